@@ -1,0 +1,91 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The optimizers of update.h as data, for those who look one up by name: the update op, and Python
+// through sok_describe().
+#ifndef SOK_CORE_OPTIMIZER_SPEC_H_
+#define SOK_CORE_OPTIMIZER_SPEC_H_
+
+#include <string>
+#include <vector>
+
+#include "cc_ops/core/status.h"
+#include "cc_ops/core/table_config.h"
+#include "cc_ops/core/update.h"
+
+namespace sok {
+
+enum class OptimizerId : int {
+#define SOK_OPTIMIZER_ID(O) k##O,
+  SOK_FOR_EACH_OPTIMIZER(SOK_OPTIMIZER_ID)
+#undef SOK_OPTIMIZER_ID
+};
+
+struct OptimizerSpec {
+  OptimizerId id;
+  std::string name;
+  std::vector<std::string> hyper;  // the common ones first
+  std::vector<StateSpec> states;
+
+  // The planes it keeps in a table of this dimension. Names carry the optimizer's, so that two
+  // optimizers on one table do not share a state by accident. `hyper` gives the initial values.
+  std::vector<PlaneSpec> planes(std::int64_t dimension, const std::vector<float>& values) const {
+    std::vector<PlaneSpec> result;
+    for (const StateSpec& state : states) {
+      float initial = 0;
+      for (std::size_t i = 0; i < hyper.size() && i < values.size(); ++i) {
+        if (hyper[i] == state.initial) initial = values[i];
+      }
+      result.push_back({name + "." + state.name, state.per_row ? 1 : dimension, initial});
+    }
+    return result;
+  }
+};
+
+inline const std::vector<OptimizerSpec>& optimizer_specs() {
+  static const std::vector<OptimizerSpec>* specs = [] {
+    auto* all = new std::vector<OptimizerSpec>;
+    auto add = [all](OptimizerId id, const char* name, const char* const* hyper, int hyper_count,
+                     const StateSpec* states, int state_count) {
+      OptimizerSpec spec{id, name, {}, {states, states + state_count}};
+      spec.hyper.assign(Common::kHyper, Common::kHyper + Common::kCount);
+      spec.hyper.insert(spec.hyper.end(), hyper, hyper + hyper_count);
+      all->push_back(std::move(spec));
+    };
+#define SOK_ADD_OPTIMIZER(O) \
+  add(OptimizerId::k##O, O::kName, O::kHyper, O::kHyperCount, O::kStates, O::kStateCount);
+    SOK_FOR_EACH_OPTIMIZER(SOK_ADD_OPTIMIZER)
+#undef SOK_ADD_OPTIMIZER
+    return all;
+  }();
+  return *specs;
+}
+
+inline Status find_optimizer(const std::string& name, const OptimizerSpec** found) {
+  std::string known;
+  for (const OptimizerSpec& spec : optimizer_specs()) {
+    if (spec.name == name) {
+      *found = &spec;
+      return {};
+    }
+    known += (known.empty() ? "" : ", ") + spec.name;
+  }
+  return invalid_argument("unknown optimizer '", name, "': it must be one of ", known);
+}
+
+// Calls f with the functor's type (as a null pointer to it).
+template <typename F>
+auto with_optimizer(OptimizerId id, F&& f) {
+  switch (id) {
+#define SOK_OPTIMIZER_CASE(O) \
+  case OptimizerId::k##O:     \
+    return f(static_cast<O*>(nullptr));
+    SOK_FOR_EACH_OPTIMIZER(SOK_OPTIMIZER_CASE)
+#undef SOK_OPTIMIZER_CASE
+  }
+  return f(static_cast<Sgd*>(nullptr));
+}
+
+}  // namespace sok
+
+#endif  // SOK_CORE_OPTIMIZER_SPEC_H_

@@ -1,0 +1,46 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SOK_CORE_TABLE_CONFIG_H_
+#define SOK_CORE_TABLE_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc_ops/core/initialize.h"
+#include "cc_ops/core/types.h"
+
+namespace sok {
+
+// What a lookup without insertion gives for an id that has no row.
+enum class DefaultRow : int { kInitialValue = 0, kZeros = 1, kVector = 2 };
+
+// What a static table does with an id outside [0, rows).
+enum class OutOfRange : int { kError = 0, kZero = 1, kClip = 2 };
+
+struct TableConfig {
+  std::string name;
+  RowType row_type = RowType::kFloat32;
+  std::int64_t dimension = 0;
+  std::int64_t rows = -1;          // >= 0: a static table, an array of this many rows
+  std::int64_t capacity = 0;       // rows to make room for at creation
+  std::int64_t max_capacity = 0;   // 0: grows without bound
+  Initializer initializer;
+  DefaultRow default_row = DefaultRow::kInitialValue;
+  std::vector<float> default_vector;
+  OutOfRange out_of_range = OutOfRange::kError;
+  bool collide = false;  // test only: every key hashes to 0
+
+  bool is_static() const { return rows >= 0; }
+};
+
+// One optimizer state: `width` floats a row, which start at `initial`.
+struct PlaneSpec {
+  std::string name;
+  std::int64_t width = 0;
+  float initial = 0;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CORE_TABLE_CONFIG_H_

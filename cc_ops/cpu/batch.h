@@ -1,0 +1,52 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the stages of one rank work on: the ids of one feature in bags.
+#ifndef SOK_CPU_BATCH_H_
+#define SOK_CPU_BATCH_H_
+
+#include <cstdint>
+
+#include "cc_ops/core/combine.h"
+#include "cc_ops/core/types.h"
+
+namespace sok::cpu {
+
+// Bag b holds the ids [begin(b), end(b)): by row splits, or all bags `hotness` long.
+struct Bags {
+  const Key* ids = nullptr;
+  const float* weights = nullptr;           // one an id; null: all 1
+  const std::int64_t* row_splits = nullptr; // bags + 1 entries; null: all bags are `hotness` long
+  std::int64_t bags = 0;
+  std::int64_t hotness = 1;
+  Combiner combiner = Combiner::kSum;
+
+  std::int64_t begin(std::int64_t bag) const {
+    return row_splits != nullptr ? row_splits[bag] : bag * hotness;
+  }
+  std::int64_t end(std::int64_t bag) const { return begin(bag + 1); }
+  std::int64_t ids_count() const { return begin(bags); }
+  float weight(std::int64_t i) const { return weights != nullptr ? weights[i] : 1.0f; }
+
+  // What the weighted sum of a bag is multiplied with.
+  float scale(std::int64_t bag) const {
+    if (combiner == Combiner::kSum) return 1.0f;
+    Divisor divisor;
+    if (weights == nullptr) {
+      divisor.total = static_cast<float>(end(bag) - begin(bag));
+    } else {
+      for (std::int64_t i = begin(bag); i < end(bag); ++i) divisor.add(combiner, weights[i]);
+    }
+    return divisor.scale(combiner);
+  }
+};
+
+// Columns of one feature's output or of its gradient, in one of the row types.
+struct Columns {
+  RowType type = RowType::kFloat32;
+  void* data = nullptr;
+};
+
+}  // namespace sok::cpu
+
+#endif  // SOK_CPU_BATCH_H_

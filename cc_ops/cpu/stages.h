@@ -1,0 +1,110 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The stages of one rank on a CPU. Each has a .cc file of its name.
+#ifndef SOK_CPU_STAGES_H_
+#define SOK_CPU_STAGES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc_ops/core/optimizer_spec.h"
+#include "cc_ops/core/status.h"
+#include "cc_ops/cpu/batch.h"
+#include "cc_ops/cpu/executor.h"
+#include "cc_ops/cpu/table.h"
+
+namespace sok::cpu {
+
+// lookup.cc ----------------------------------------------------------------------------------------
+
+struct LookupFeature {
+  Table* table = nullptr;
+  Bags bags;
+  Columns output;      // [bags, dimension]
+  float max_norm = 0;  // > 0: longer rows are scaled down to this Euclidean length
+};
+
+// Find, read, combine and write for all features of a call. With `insert`, every new id has its row
+// when this returns; without, no table changes and unknown ids read the table's default row.
+Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bool insert);
+
+// weights.cc ---------------------------------------------------------------------------------------
+
+// The gradient of each id's weight: gradients[i], for gradients of the output in float.
+Status weight_gradients(Executor& executor, const LookupFeature& feature,
+                        const float* output_gradient, float* gradients);
+
+// merge.cc -----------------------------------------------------------------------------------------
+
+struct MergeFeature {
+  Bags bags;
+  Columns gradient;  // of the output: [bags, width]
+};
+
+// From the gradients of bags to one summed gradient a different key. Each key belongs to one thread,
+// which adds in the order of the batch: the result does not depend on the number of threads.
+class Merge {
+ public:
+  // `table` says which ids count (a static table drops or clips ids out of range).
+  Merge(Executor& executor, const Table& table, std::vector<MergeFeature> features,
+        std::int64_t width);
+
+  std::int64_t count() const { return count_; }
+  // keys: [count], gradients: [count, width].
+  void write(Key* keys, float* gradients) const;
+
+ private:
+  struct Contribution {
+    std::uint32_t feature;
+    std::uint32_t number;  // of the key within its thread
+    std::int64_t bag;
+    float scale;
+  };
+  struct Part {
+    std::vector<Key> keys;
+    std::vector<Contribution> contributions;
+    std::int64_t first = 0;  // of its keys in the result
+  };
+
+  void number_keys(const Table& table, std::uint32_t part, std::uint32_t parts);
+
+  Executor& executor_;
+  std::vector<MergeFeature> features_;
+  std::int64_t width_;
+  std::vector<Part> parts_;
+  std::int64_t count_ = 0;
+};
+
+// What clipping rows to max_norm in the lookup does to their merged gradients.
+Status max_norm_gradients(Executor& executor, const Table& table, const Key* keys,
+                          std::int64_t count, float max_norm, float* gradients);
+
+// update.cc ----------------------------------------------------------------------------------------
+
+struct TableUpdate {
+  Table* table = nullptr;
+  const OptimizerSpec* optimizer = nullptr;
+  std::vector<float> hyper;
+  Reach reach = Reach::kLocal;
+  const Key* keys = nullptr;
+  const float* gradients = nullptr;  // [count, dimension]
+  std::int64_t count = 0;
+  bool unique = false;  // the keys are known to be different
+};
+
+// Finds or inserts every key, then applies the optimizer to its row. Nothing changes on an error.
+Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_t step, float scale);
+
+// rows.cc ------------------------------------------------------------------------------------------
+
+// Copies one plane of the given rows to out [count, width], converted to float.
+void read_plane(Executor& executor, const Table& table, int plane, const Row* rows,
+                std::int64_t count, float* out);
+// Writes it. Rows must exist.
+void write_plane(Executor& executor, Table& table, int plane, const Row* rows, std::int64_t count,
+                 const float* values);
+
+}  // namespace sok::cpu
+
+#endif  // SOK_CPU_STAGES_H_

@@ -1,0 +1,415 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#include "cc_ops/cpu/table.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cc_ops/cpu/key_map.h"
+
+namespace sok::cpu {
+namespace {
+
+// An index is full at 7/8: a search still reads little more than one group on average.
+constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
+constexpr std::int64_t kMostRows = 0xfffffff0;
+// Ids in flight per thread: as many cache misses as a core sustains, and a few more.
+constexpr std::int64_t kBatch = 32;
+
+std::int64_t limit_of(std::uint32_t groups) {
+  return static_cast<std::int64_t>(groups) * kGroup * kLoadNumerator / kLoadDenominator;
+}
+
+// Hashes up to kBatch ids and brings first their control words, then their likely slots, into the
+// cache: the misses of a batch overlap.
+void hash_and_prefetch(const IndexRef& index, const Key* ids, std::int64_t count,
+                       std::uint64_t* hashes) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    hashes[i] = index.hash(ids[i]);
+    __builtin_prefetch(index.control + 2 * index.home(hashes[i]));
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t group = index.home(hashes[i]);
+    for (std::uint32_t w = 0; w < 2; ++w) {
+      const std::uint64_t match = match_byte(load_acquire(index.control + 2 * group + w),
+                                             IndexRef::fingerprint(hashes[i]));
+      if (match == 0) continue;
+      __builtin_prefetch(index.slots + group * kGroup + w * 8 + first_byte(match));
+      break;
+    }
+  }
+}
+
+std::uint32_t groups_for(std::int64_t keys) {
+  const std::int64_t slots = (keys * kLoadDenominator + kLoadNumerator - 1) / kLoadNumerator;
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (slots + kGroup - 1) / kGroup));
+}
+
+}  // namespace
+
+Status Table::create(TableConfig config, std::shared_ptr<Allocator> allocator,
+                     std::unique_ptr<Table>* result) {
+  if (config.dimension < 1) {
+    return invalid_argument("table '", config.name, "': dimension must be at least 1, got ",
+                            config.dimension);
+  }
+  const std::int64_t rows = config.is_static() ? config.rows
+                            : config.max_capacity > 0
+                                ? std::min(std::max<std::int64_t>(config.capacity, 1),
+                                           config.max_capacity)
+                                : std::max<std::int64_t>(config.capacity, 1);
+  if (rows > kMostRows) {
+    return invalid_argument("table '", config.name, "': ", rows, " rows asked for, at most ",
+                            kMostRows, " fit one table of a rank");
+  }
+  std::unique_ptr<Table> table(new Table(std::move(config), std::move(allocator)));
+  const TableConfig& c = table->config_;
+  table->shape_ = SlabShape::for_rows(c.is_static() ? std::max<std::int64_t>(rows, 1)
+                                                    : std::max<std::int64_t>(rows, 64));
+  Plane values;
+  values.spec = {"values", c.dimension, 0};
+  values.element_bytes = static_cast<std::size_t>(row_type_bytes(c.row_type));
+  table->planes_.push_back(std::move(values));
+  if (!c.is_static()) {
+    SOK_RETURN_IF_ERROR(table->grow_index(rows));
+  }
+  SOK_RETURN_IF_ERROR(table->grow_rows(rows));
+  *result = std::move(table);
+  return {};
+}
+
+std::int64_t Table::row_limit() const {
+  if (config_.is_static()) return config_.rows;
+  const std::int64_t limit = std::min(limit_of(index_.groups) - deleted_, slab_rows_);
+  return config_.max_capacity > 0 ? std::min(limit, config_.max_capacity) : limit;
+}
+
+std::int64_t Table::bytes() const {
+  std::int64_t total = static_cast<std::int64_t>(control_memory_.bytes() + slot_memory_.bytes());
+  for (const Plane& plane : planes_) {
+    for (const Memory& slab : plane.slabs) total += static_cast<std::int64_t>(slab.bytes());
+  }
+  return total;
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Table::stats() const {
+  // Groups read to find each key: the length of the way from its home.
+  std::int64_t groups_read = 0;
+  for (std::uint32_t word = 0; word < 2 * index_.groups; ++word) {
+    for (std::uint64_t full = match_full(index_.control[word]); full != 0; full &= full - 1) {
+      const std::uint32_t home = index_.home(index_.hash(index_.slots[word * 8 + first_byte(full)].key));
+      const std::uint32_t group = word / 2;
+      groups_read += 1 + (group >= home ? group - home : group + index_.groups - home);
+    }
+  }
+  return {{"rows", size()},
+          {"row_limit", row_limit()},
+          {"index_slots", static_cast<std::int64_t>(index_.groups) * kGroup},
+          {"deleted_slots", deleted_},
+          {"groups_read_to_find_all", groups_read},
+          {"bytes", bytes()},
+          {"inserted", total_inserted_},
+          {"erased", total_erased_},
+          {"index_growths", growths_}};
+}
+
+Status Table::no_memory(const char* what, std::size_t wanted) const {
+  return resource_exhausted("table '", config_.name, "': no memory for ", what, ": ", wanted,
+                            " bytes asked for, ", bytes(),
+                            " bytes in use by this table; it is unchanged");
+}
+
+void Table::find(const Key* ids, std::int64_t count, Row* rows) const {
+  if (config_.is_static()) {
+    const Key last = config_.rows - 1;
+    const bool clip = config_.out_of_range == OutOfRange::kClip && last >= 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Key id = clip ? std::clamp<Key>(ids[i], 0, last) : ids[i];
+      rows[i] = id < 0 || id > last ? kNoRow : static_cast<Row>(id);
+    }
+    return;
+  }
+  std::uint64_t hashes[kBatch];
+  for (std::int64_t begin = 0; begin < count; begin += kBatch) {
+    const std::int64_t n = std::min(kBatch, count - begin);
+    hash_and_prefetch(index_, ids + begin, n, hashes);
+    for (std::int64_t i = 0; i < n; ++i) rows[begin + i] = index_.find(ids[begin + i], hashes[i]);
+  }
+}
+
+Status Table::check_range(const Key* ids, std::int64_t count) const {
+  if (!config_.is_static() || config_.out_of_range != OutOfRange::kError) return {};
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (ids[i] >= 0 && ids[i] < config_.rows) continue;
+    return invalid_argument("table '", config_.name, "': id ", ids[i], " at position ", i,
+                            " is out of range: the table has ", config_.rows,
+                            " rows (pass out_of_range=\"zero\" or \"clip\" to accept such ids)");
+  }
+  return {};
+}
+
+std::int64_t Table::count_new(Executor& executor, const std::vector<IdSpan>& spans) const {
+  std::vector<Key> missing;
+  for (const IdSpan& span : spans) {
+    std::vector<Row> rows(span.count);
+    executor.parallel_for(span.count, 50, [&](std::int64_t begin, std::int64_t end) {
+      find(span.ids + begin, end - begin, rows.data() + begin);
+    });
+    for (std::int64_t i = 0; i < span.count; ++i) {
+      if (rows[i] == kNoRow) missing.push_back(span.ids[i]);
+    }
+  }
+  KeyMap distinct(static_cast<std::int64_t>(missing.size()));
+  for (Key key : missing) distinct.number(key, mix64(static_cast<std::uint64_t>(key)));
+  return static_cast<std::int64_t>(distinct.keys().size());
+}
+
+Status Table::reserve(Executor& executor, const std::vector<IdSpan>& spans) {
+  if (config_.is_static()) return {};
+  std::int64_t ids = 0;
+  for (const IdSpan& span : spans) ids += span.count;
+  if (live_ + ids <= row_limit()) return {};
+  // The cheap bound was passed: count the keys that are really new, unless the batch is small next to
+  // the table; growing a little early then costs less than counting at every step.
+  const bool count = config_.max_capacity > 0 || ids > live_ / 2;
+  const std::int64_t wanted = live_ + (count ? count_new(executor, spans) : ids);
+  if (config_.max_capacity > 0 && wanted > config_.max_capacity) {
+    return resource_exhausted("table '", config_.name, "': ", wanted - live_,
+                              " new ids do not fit: it holds ", live_, " of at most ",
+                              config_.max_capacity,
+                              " rows; raise max_capacity or erase rows; it is unchanged");
+  }
+  if (wanted > kMostRows) {
+    return resource_exhausted("table '", config_.name, "': ", wanted, " rows, at most ", kMostRows,
+                              " fit one table of a rank; it is unchanged");
+  }
+  // Rows first: an index that could point past the slabs never exists.
+  SOK_RETURN_IF_ERROR(grow_rows(wanted));
+  if (wanted + deleted_ <= limit_of(index_.groups)) return {};
+  // Doubling, and not less than the batch in hand: growth is rare, and its cost a constant a key.
+  const std::int64_t doubled = live_ + live_ / 8 + ids / 8 > limit_of(index_.groups) / 2
+                                   ? 2 * limit_of(index_.groups)
+                                   : limit_of(index_.groups);
+  return grow_index(std::max(wanted, doubled));
+}
+
+Status Table::grow_index(std::int64_t keys) {
+  if (config_.max_capacity > 0) keys = std::min(keys, config_.max_capacity);
+  const std::uint32_t groups = groups_for(std::max(keys, live_));
+  const std::size_t control_bytes = std::size_t{groups} * kGroup;
+  const std::size_t slot_bytes = std::size_t{groups} * kGroup * sizeof(Slot);
+  Memory control(allocator_, control_bytes);
+  Memory slots(allocator_, slot_bytes);
+  if (control.data() == nullptr || slots.data() == nullptr) {
+    return no_memory("the index", control_bytes + slot_bytes);
+  }
+  std::memset(control.data(), static_cast<int>(kEmptyByte), control_bytes);
+  IndexRef grown;
+  grown.control = static_cast<std::uint64_t*>(control.data());
+  grown.slots = static_cast<Slot*>(slots.data());
+  grown.groups = groups;
+  grown.hash_mask = config_.collide ? 0 : ~0ULL;
+  // Keys are known to be different, and slots come in the order of their hash: appending to a group
+  // is all there is to do, and memory is walked almost in sequence.
+  for (std::uint32_t word = 0; word < 2 * index_.groups; ++word) {
+    std::uint64_t full = match_full(index_.control[word]);
+    for (; full != 0; full &= full - 1) {
+      const Slot& slot = index_.slots[word * 8 + first_byte(full)];
+      grown.find_or_insert(slot.key, grown.hash(slot.key), [&] { return slot.row; });
+    }
+  }
+  index_ = grown;
+  if (control_memory_.data() != nullptr) ++growths_;
+  control_memory_ = std::move(control);
+  slot_memory_ = std::move(slots);
+  deleted_ = 0;
+  return {};
+}
+
+Status Table::add_slab(Plane* plane) {
+  const auto number = static_cast<std::uint32_t>(plane->slabs.size());
+  const std::size_t bytes =
+      shape_.rows_in(number) * static_cast<std::size_t>(plane->spec.width) * plane->element_bytes;
+  Memory slab(allocator_, bytes);
+  if (slab.data() == nullptr) return no_memory(plane->spec.name.c_str(), bytes);
+  plane->pointers.push_back(slab.data());
+  plane->slabs.push_back(std::move(slab));
+  return {};
+}
+
+Status Table::grow_rows(std::int64_t rows) {
+  while (slab_rows_ < rows) {
+    for (Plane& plane : planes_) {
+      // After a failure half-way a plane already has this slab.
+      if (plane.slabs.size() > slabs_) continue;
+      SOK_RETURN_IF_ERROR(add_slab(&plane));
+    }
+    slab_rows_ += static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(slabs_)));
+    ++slabs_;
+  }
+  return {};
+}
+
+Row Table::allocate_row() {
+  const std::int64_t i = inserted_.fetch_add(1, std::memory_order_relaxed);
+  const auto free = static_cast<std::int64_t>(free_rows_.size());
+  return i < free ? free_rows_[free - 1 - i] : static_cast<Row>(next_row_ + i - free);
+}
+
+void Table::initialize_row(Key key, Row row) {
+  with_row_type(config_.row_type, [&](auto type) {
+    using T = decltype(type);
+    const PlaneRef<T> values = plane<T>(0);
+    sok::initialize_row(config_.initializer, key, values.width, values.row(row));
+  });
+  for (int i = 1; i < plane_count(); ++i) {
+    const PlaneRef<float> states = plane<float>(i);
+    std::fill_n(states.row(row), states.width, planes_[i].spec.initial);
+  }
+}
+
+void Table::initialize_static(Executor& executor) {
+  executor.parallel_for(config_.rows, config_.dimension * 5,
+                        [this](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t r = begin; r < end; ++r) {
+                            initialize_row(r, static_cast<Row>(r));
+                          }
+                        });
+}
+
+void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows) {
+  if (config_.is_static()) return find(ids, count, rows);
+  std::uint64_t hashes[kBatch];
+  for (std::int64_t begin = 0; begin < count; begin += kBatch) {
+    const std::int64_t n = std::min(kBatch, count - begin);
+    hash_and_prefetch(index_, ids + begin, n, hashes);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Key key = ids[begin + i];
+      const FoundOrInserted found =
+          index_.find_or_insert(key, hashes[i], [this] { return allocate_row(); });
+      if (found.inserted) initialize_row(key, found.row);
+      rows[begin + i] = found.row;
+    }
+  }
+}
+
+void Table::settle() {
+  const std::int64_t inserted = inserted_.exchange(0);
+  const auto free = static_cast<std::int64_t>(free_rows_.size());
+  const std::int64_t reused = std::min(inserted, free);
+  free_rows_.resize(free - reused);
+  next_row_ += inserted - reused;
+  live_ += inserted;
+  total_inserted_ += inserted;
+}
+
+std::int64_t Table::erase(const Key* ids, std::int64_t count) {
+  std::int64_t erased = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t slot = index_.find_slot(ids[i], index_.hash(ids[i]));
+    if (slot == kNoRow) continue;
+    free_rows_.push_back(index_.slots[slot].row);
+    // No search runs past a group that has an empty slot, so there the slot can be empty again.
+    const std::uint32_t word = slot / 8;
+    const std::uint64_t empty =
+        match_empty(index_.control[word]) | match_empty(index_.control[word ^ 1]);
+    const std::uint64_t mark = empty != 0 ? kEmptyByte : kDeletedByte;
+    const std::uint32_t shift = slot % 8 * 8;
+    index_.control[word] = (index_.control[word] & ~(0xffULL << shift)) | (mark << shift);
+    if (empty == 0) ++deleted_;
+    --live_;
+    ++erased;
+  }
+  total_erased_ += erased;
+  return erased;
+}
+
+void Table::clear() {
+  if (config_.is_static()) return;
+  std::memset(index_.control, static_cast<int>(kEmptyByte), std::size_t{index_.groups} * kGroup);
+  live_ = deleted_ = next_row_ = 0;
+  free_rows_.clear();
+}
+
+int Table::plane_index(const std::string& name) const {
+  for (int i = 0; i < plane_count(); ++i) {
+    if (planes_[i].spec.name == name) return i;
+  }
+  return -1;
+}
+
+Status Table::attach_planes(const std::vector<PlaneSpec>& specs) {
+  std::vector<Plane> added;
+  for (const PlaneSpec& spec : specs) {
+    const int known = plane_index(spec.name);
+    if (known >= 0) {
+      if (planes_[known].spec.width != spec.width) {
+        return invalid_argument("table '", config_.name, "': plane '", spec.name, "' has width ",
+                                planes_[known].spec.width, ", not ", spec.width);
+      }
+      continue;
+    }
+    Plane plane;
+    plane.spec = spec;
+    while (plane.slabs.size() < slabs_) SOK_RETURN_IF_ERROR(add_slab(&plane));
+    const std::int64_t used = config_.is_static() ? config_.rows : next_row_;
+    if (spec.initial != 0.0f) {
+      std::int64_t done = 0;
+      for (std::size_t s = 0; s < plane.slabs.size() && done < used; ++s) {
+        const auto rows = std::min<std::int64_t>(
+            used - done,
+            static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(s))));
+        std::fill_n(static_cast<float*>(plane.pointers[s]), rows * spec.width, spec.initial);
+        done += rows;
+      }
+    }
+    added.push_back(std::move(plane));
+  }
+  for (Plane& plane : added) planes_.push_back(std::move(plane));
+  return {};
+}
+
+void Table::entries(std::vector<Key>* keys, std::vector<Row>* rows) const {
+  keys->clear();
+  rows->clear();
+  keys->reserve(size());
+  rows->reserve(size());
+  if (config_.is_static()) {
+    for (std::int64_t row = 0; row < config_.rows; ++row) {
+      keys->push_back(row);
+      rows->push_back(static_cast<Row>(row));
+    }
+    return;
+  }
+  for (std::uint32_t word = 0; word < 2 * index_.groups; ++word) {
+    std::uint64_t full = match_full(index_.control[word]);
+    for (; full != 0; full &= full - 1) {
+      const Slot& slot = index_.slots[word * 8 + first_byte(full)];
+      keys->push_back(slot.key);
+      rows->push_back(slot.row);
+    }
+  }
+}
+
+void Table::default_row(Key key, float* out) const {
+  const bool out_of_range = config_.is_static();
+  if (out_of_range || config_.default_row == DefaultRow::kZeros) {
+    std::fill_n(out, config_.dimension, 0.0f);
+  } else if (config_.default_row == DefaultRow::kVector) {
+    std::copy_n(config_.default_vector.data(), config_.dimension, out);
+  } else {
+    // Through the row type, so that the value is the one that an insertion would store.
+    with_row_type(config_.row_type, [&](auto type) {
+      using T = decltype(type);
+      for (std::int64_t c = 0; c < config_.dimension; c += 4) {
+        float four[4];
+        config_.initializer.block(key, static_cast<std::uint32_t>(c >> 2), four);
+        for (std::int64_t i = c; i < std::min(c + 4, config_.dimension); ++i) {
+          out[i] = to_float(from_float<T>(four[i - c]));
+        }
+      }
+    });
+  }
+}
+
+}  // namespace sok::cpu

@@ -1,0 +1,129 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SOK_CPU_TABLE_H_
+#define SOK_CPU_TABLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc_ops/core/status.h"
+#include "cc_ops/core/table_config.h"
+#include "cc_ops/core/table_ref.h"
+#include "cc_ops/cpu/executor.h"
+#include "cc_ops/cpu/memory.h"
+
+namespace sok::cpu {
+
+// Ids of one feature, as they came.
+struct IdSpan {
+  const Key* ids = nullptr;
+  std::int64_t count = 0;
+};
+
+// A table in host memory: an index (none in a static table) and planes of rows behind it. Row numbers
+// address every plane, so a weight and its optimizer states cannot be separated. Slabs never move:
+// growth rebuilds the index and adds slabs, and copies no row.
+//
+// Callers serialise: const functions may run together, anything else runs alone, except that
+// find_or_insert may run on many threads between reserve and settle.
+class Table {
+ public:
+  // Fails, naming the bytes, when there is no memory for the capacity asked for.
+  static Status create(TableConfig config, std::shared_ptr<Allocator> allocator,
+                       std::unique_ptr<Table>* table);
+
+  const TableConfig& config() const { return config_; }
+  // Rows that are in use. A static table has all of its rows from the beginning.
+  std::int64_t size() const { return config_.is_static() ? config_.rows : live_; }
+  // Rows that fit before the index has to grow.
+  std::int64_t row_limit() const;
+  std::int64_t bytes() const;
+  IndexRef index() const { return index_; }
+  // Counters by name: rows, capacity, bytes, inserts, erasures, searches' length.
+  std::vector<std::pair<std::string, std::int64_t>> stats() const;
+
+  // Gives every row of a static table its initial values.
+  void initialize_static(Executor& executor);
+
+  // Row numbers of ids, kNoRow for the unknown; in a static table, for ids out of range, unless the
+  // policy is to clip.
+  void find(const Key* ids, std::int64_t count, Row* rows) const;
+  // For static tables under the policy "error": refuses the first id out of range.
+  Status check_range(const Key* ids, std::int64_t count) const;
+
+  // Makes room for every new id of the spans, or changes nothing and says what does not fit.
+  Status reserve(Executor& executor, const std::vector<IdSpan>& spans);
+  // Row numbers of ids; new ids get a row with its initial values in every plane. A row may be read
+  // only once all threads have returned: its inserter may still be filling it.
+  void find_or_insert(const Key* ids, std::int64_t count, Row* rows);
+  // Ends a round of find_or_insert.
+  void settle();
+
+  // Forgets keys; how many of them were there. Their rows are used again by later insertions.
+  std::int64_t erase(const Key* ids, std::int64_t count);
+  void clear();
+
+  // Adds planes that are not there yet, filled with their initial value.
+  Status attach_planes(const std::vector<PlaneSpec>& specs);
+  int plane_count() const { return static_cast<int>(planes_.size()); }
+  const PlaneSpec& plane_spec(int plane) const { return planes_[plane].spec; }
+  int plane_index(const std::string& name) const;  // -1: no such plane
+
+  // Plane 0 holds the values, in the row type; the others are float32 states.
+  template <typename T>
+  PlaneRef<T> plane(int i) const {
+    const Plane& p = planes_[i];
+    return {static_cast<T*>(p.pointers.empty() ? nullptr : p.pointers[0]),
+            reinterpret_cast<T* const*>(p.pointers.data()), shape_, p.spec.width};
+  }
+
+  // Every key with its row number, in the order of the index (static: 0 .. rows - 1).
+  void entries(std::vector<Key>* keys, std::vector<Row>* rows) const;
+
+  // The row that a lookup gives for an id that has none, as floats.
+  void default_row(Key key, float* out) const;
+
+ private:
+  struct Plane {
+    PlaneSpec spec;
+    std::size_t element_bytes = 4;
+    std::vector<Memory> slabs;
+    std::vector<void*> pointers;
+  };
+
+  Table(TableConfig config, std::shared_ptr<Allocator> allocator)
+      : config_(std::move(config)), allocator_(std::move(allocator)) {}
+
+  Status grow_index(std::int64_t keys);
+  Status grow_rows(std::int64_t rows);
+  Status add_slab(Plane* plane);
+  std::int64_t count_new(Executor& executor, const std::vector<IdSpan>& spans) const;
+  Row allocate_row();
+  void initialize_row(Key key, Row row);
+  Status no_memory(const char* what, std::size_t bytes) const;
+
+  TableConfig config_;
+  std::shared_ptr<Allocator> allocator_;
+
+  Memory control_memory_, slot_memory_;
+  IndexRef index_;
+  SlabShape shape_;
+  std::vector<Plane> planes_;
+  std::size_t slabs_ = 0;       // slabs that every plane has
+  std::int64_t slab_rows_ = 0;  // rows in them
+
+  std::int64_t live_ = 0;       // keys in the index
+  std::int64_t deleted_ = 0;    // slots marked deleted
+  std::int64_t next_row_ = 0;   // rows below were given out at some time
+  std::vector<Row> free_rows_;  // rows of erased keys
+  std::atomic<std::int64_t> inserted_{0};  // since the last settle
+  std::int64_t total_inserted_ = 0, total_erased_ = 0, growths_ = 0;
+};
+
+}  // namespace sok::cpu
+
+#endif  // SOK_CPU_TABLE_H_

@@ -1,0 +1,134 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+
+#include "cc_ops/cpu/stages.h"
+#include "cc_ops/cpu/update_rows.h"
+#include "cc_ops/cpu/vector_ops.h"
+
+namespace sok::cpu {
+namespace {
+
+// Keys that occur once, and their rows.
+struct Prepared {
+  std::vector<Key> merged_keys;
+  std::vector<float> merged_gradients;
+  const Key* keys = nullptr;
+  const float* gradients = nullptr;
+  std::int64_t count = 0;
+  std::vector<Row> rows;
+};
+
+// Sums the gradients of equal keys, unless they are known to be different.
+void merge_keys(Executor& executor, const TableUpdate& update, Prepared* prepared) {
+  prepared->keys = update.keys;
+  prepared->gradients = update.gradients;
+  prepared->count = update.count;
+  if (update.unique) return;
+  const std::int64_t width = update.table->config().dimension;
+  MergeFeature each;
+  each.bags.ids = update.keys;
+  each.bags.bags = update.count;
+  each.gradient = {RowType::kFloat32, const_cast<float*>(update.gradients)};
+  Merge merge(executor, *update.table, {each}, width);
+  prepared->merged_keys.resize(merge.count());
+  prepared->merged_gradients.resize(merge.count() * width);
+  merge.write(prepared->merged_keys.data(), prepared->merged_gradients.data());
+  prepared->keys = prepared->merged_keys.data();
+  prepared->gradients = prepared->merged_gradients.data();
+  prepared->count = merge.count();
+}
+
+void find_rows(Executor& executor, Table* table, Prepared* prepared) {
+  prepared->rows.resize(prepared->count);
+  executor.parallel_for(prepared->count, 30, [&](std::int64_t begin, std::int64_t end) {
+    table->find_or_insert(prepared->keys + begin, end - begin, prepared->rows.data() + begin);
+  });
+  table->settle();
+}
+
+RowUpdate describe(const TableUpdate& update, std::int64_t step, float scale) {
+  RowUpdate rows;
+  rows.table = update.table;
+  rows.optimizer = update.optimizer->id;
+  rows.hyper = update.hyper.data();
+  rows.step = step;
+  rows.scale = scale;
+  const auto planes = update.optimizer->planes(update.table->config().dimension, update.hyper);
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    rows.states[i] = update.table->plane<float>(update.table->plane_index(planes[i].name));
+  }
+  return rows;
+}
+
+// Every row of the table gets an update; those outside the batch with a zero gradient.
+void update_globally(Executor& executor, const RowUpdate& rows, const Prepared& prepared) {
+  const std::int64_t width = rows.table->config().dimension;
+  std::vector<Key> keys;
+  std::vector<Row> all;
+  rows.table->entries(&keys, &all);
+  Row most = 0;
+  for (Row row : all) most = std::max(most, row);
+  constexpr std::uint32_t kAbsent = 0xffffffffu;
+  std::vector<std::uint32_t> place(all.empty() ? 0 : std::size_t{most} + 1, kAbsent);
+  for (std::int64_t i = 0; i < prepared.count; ++i) {
+    if (prepared.rows[i] != kNoRow) place[prepared.rows[i]] = static_cast<std::uint32_t>(i);
+  }
+  const std::vector<float> zero(width, 0.0f);
+  std::vector<const float*> gradients(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::uint32_t p = place[all[i]];
+    gradients[i] = p == kAbsent ? zero.data() : prepared.gradients + p * width;
+  }
+  executor.parallel_for(static_cast<std::int64_t>(all.size()), 20 + width,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          update_rows(rows, all.data() + begin, gradients.data() + begin,
+                                      end - begin);
+                        });
+}
+
+void update_locally(Executor& executor, const RowUpdate& rows, const Prepared& prepared) {
+  const std::int64_t width = rows.table->config().dimension;
+  executor.parallel_for(prepared.count, 20 + width, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<const float*> gradients(end - begin);
+    for (std::int64_t i = begin; i < end; ++i) {
+      gradients[i - begin] = prepared.gradients + i * width;
+    }
+    update_rows(rows, prepared.rows.data() + begin, gradients.data(), end - begin);
+  });
+}
+
+}  // namespace
+
+Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_t step,
+              float scale) {
+  // Everything that can fail comes first, for all tables.
+  std::vector<Prepared> prepared(updates.size());
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    TableUpdate& u = updates[i];
+    if (u.hyper.size() != u.optimizer->hyper.size()) {
+      return invalid_argument("update: optimizer '", u.optimizer->name, "' has ",
+                              u.optimizer->hyper.size(), " hyper-parameters, got ",
+                              u.hyper.size());
+    }
+    SOK_RETURN_IF_ERROR(u.table->check_range(u.keys, u.count));
+    SOK_RETURN_IF_ERROR(
+        u.table->attach_planes(u.optimizer->planes(u.table->config().dimension, u.hyper)));
+    merge_keys(executor, u, &prepared[i]);
+    SOK_RETURN_IF_ERROR(
+        u.table->reserve(executor, {{prepared[i].keys, prepared[i].count}}));
+  }
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    find_rows(executor, updates[i].table, &prepared[i]);
+    const RowUpdate rows = describe(updates[i], step, scale);
+    if (updates[i].reach == Reach::kGlobal) {
+      update_globally(executor, rows, prepared[i]);
+    } else {
+      update_locally(executor, rows, prepared[i]);
+    }
+  }
+  return {};
+}
+
+}  // namespace sok::cpu

@@ -1,0 +1,326 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Creation of tables, and the ops on a whole table: size, counters, export, import, erase.
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc_ops/cpu/stages.h"
+#include "cc_ops/kernels/op_boundary.h"
+#include "cc_ops/kernels/table_resource.h"
+
+namespace sok {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+constexpr const char* kInitializerNames[] = {"constant", "uniform", "normal", "truncated_normal"};
+constexpr const char* kDefaultRowNames[] = {"initial", "zeros", "vector"};
+constexpr const char* kOutOfRangeNames[] = {"error", "zero", "clip"};
+
+// Reads the attributes of Sok>Table.
+absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
+  std::string text;
+  std::int64_t seed = 0;
+  tensorflow::DataType row_type;
+  TF_RETURN_IF_ERROR(context->GetAttr("name_of_table", &config->name));
+  TF_RETURN_IF_ERROR(context->GetAttr("row_type", &row_type));
+  config->row_type = row_type_of(row_type);
+  TF_RETURN_IF_ERROR(context->GetAttr("dimension", &config->dimension));
+  TF_RETURN_IF_ERROR(context->GetAttr("rows", &config->rows));
+  TF_RETURN_IF_ERROR(context->GetAttr("capacity", &config->capacity));
+  TF_RETURN_IF_ERROR(context->GetAttr("max_capacity", &config->max_capacity));
+  TF_RETURN_IF_ERROR(context->GetAttr("initializer", &text));
+  config->initializer.kind = enum_of<InitKind>(kInitializerNames, text);
+  TF_RETURN_IF_ERROR(context->GetAttr("initializer_a", &config->initializer.a));
+  TF_RETURN_IF_ERROR(context->GetAttr("initializer_b", &config->initializer.b));
+  TF_RETURN_IF_ERROR(context->GetAttr("seed", &seed));
+  config->initializer.seed = static_cast<std::uint64_t>(seed);
+  TF_RETURN_IF_ERROR(context->GetAttr("default_row", &text));
+  config->default_row = enum_of<DefaultRow>(kDefaultRowNames, text);
+  TF_RETURN_IF_ERROR(context->GetAttr("default_vector", &config->default_vector));
+  TF_RETURN_IF_ERROR(context->GetAttr("out_of_range", &text));
+  config->out_of_range = enum_of<OutOfRange>(kOutOfRangeNames, text);
+  TF_RETURN_IF_ERROR(context->GetAttr("collide", &config->collide));
+  if (config->default_row == DefaultRow::kVector &&
+      static_cast<std::int64_t>(config->default_vector.size()) != config->dimension) {
+    return absl::InvalidArgumentError(
+        concat("table '", config->name, "': the default vector has ",
+               config->default_vector.size(), " values, the dimension is ", config->dimension));
+  }
+  return absl::OkStatus();
+}
+
+class TableOp final : public OpKernel {
+ public:
+  explicit TableOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("container", &container_));
+    OP_REQUIRES_OK(context, context->GetAttr("shared_name", &shared_name_));
+    OP_REQUIRES_OK(context, read_config(context, &config_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    tensorflow::ContainerInfo info;
+    OP_REQUIRES_OK(context, info.Init(context->resource_manager(), def()));
+    TableResource* found = nullptr;
+    OP_REQUIRES_OK(context, context->resource_manager()->LookupOrCreate<TableResource>(
+                                info.container(), info.name(), &found,
+                                [&](TableResource** created) { return create(context, created); }));
+    tensorflow::core::ScopedUnref unref(found);
+    Tensor* handle = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handle));
+    handle->scalar<tensorflow::ResourceHandle>()() =
+        tensorflow::MakeResourceHandle<TableResource>(context, info.container(), info.name());
+  }
+
+ private:
+  absl::Status create(OpKernelContext* context, TableResource** created) {
+    std::unique_ptr<cpu::Table> table;
+    TF_RETURN_IF_ERROR(to_tensorflow(cpu::Table::create(config_, cpu::page_allocator(), &table)));
+    // Fresh memory is zero already.
+    const Initializer& initializer = config_.initializer;
+    if (config_.is_static() &&
+        !(initializer.kind == InitKind::kConstant && initializer.a == 0.0f)) {
+      KernelExecutor executor(context);
+      table->initialize_static(executor);
+    }
+    *created = new TableResource(std::move(table));
+    return absl::OkStatus();
+  }
+
+  std::string container_, shared_name_;
+  TableConfig config_;
+};
+
+// What the ops on one table share: its lock, and errors.
+template <bool Exclusive>
+class OneTableOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) final {
+    LockedTables tables;
+    OP_REQUIRES_OK(context, tables.lock(context, "table", Exclusive));
+    run_op(context, [&] { return run(context, tables[0]); });
+  }
+
+ protected:
+  virtual Status run(OpKernelContext* context, cpu::Table& table) = 0;
+
+  // A fresh output tensor.
+  static Status output(OpKernelContext* context, int index, TensorShape shape, Tensor** tensor) {
+    if (auto status = context->allocate_output(index, shape, tensor); !status.ok()) {
+      return resource_exhausted(std::string(status.message()));
+    }
+    return {};
+  }
+};
+
+class TableSizeOp final : public OneTableOp<false> {
+ public:
+  using OneTableOp::OneTableOp;
+
+ private:
+  Status run(OpKernelContext* context, cpu::Table& table) override {
+    Tensor* size = nullptr;
+    SOK_RETURN_IF_ERROR(output(context, 0, TensorShape({}), &size));
+    size->scalar<std::int64_t>()() = table.size();
+    return {};
+  }
+};
+
+class TableStatsOp final : public OneTableOp<false> {
+ public:
+  using OneTableOp::OneTableOp;
+
+ private:
+  Status run(OpKernelContext* context, cpu::Table& table) override {
+    const auto stats = table.stats();
+    Tensor *names = nullptr, *values = nullptr;
+    const TensorShape shape({static_cast<std::int64_t>(stats.size())});
+    SOK_RETURN_IF_ERROR(output(context, 0, shape, &names));
+    SOK_RETURN_IF_ERROR(output(context, 1, shape, &values));
+    for (std::size_t i = 0; i < stats.size(); ++i) {
+      names->flat<tstring>()(i) = stats[i].first;
+      values->flat<std::int64_t>()(i) = stats[i].second;
+    }
+    return {};
+  }
+};
+
+class TablePlanesOp final : public OneTableOp<false> {
+ public:
+  using OneTableOp::OneTableOp;
+
+ private:
+  Status run(OpKernelContext* context, cpu::Table& table) override {
+    Tensor *names = nullptr, *widths = nullptr, *initials = nullptr;
+    const TensorShape shape({table.plane_count()});
+    SOK_RETURN_IF_ERROR(output(context, 0, shape, &names));
+    SOK_RETURN_IF_ERROR(output(context, 1, shape, &widths));
+    SOK_RETURN_IF_ERROR(output(context, 2, shape, &initials));
+    for (int i = 0; i < table.plane_count(); ++i) {
+      names->flat<tstring>()(i) = table.plane_spec(i).name;
+      widths->flat<std::int64_t>()(i) = table.plane_spec(i).width;
+      initials->flat<float>()(i) = table.plane_spec(i).initial;
+    }
+    return {};
+  }
+};
+
+class TableExportOp final : public OneTableOp<false> {
+ public:
+  explicit TableExportOp(OpKernelConstruction* context) : OneTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));
+    OP_REQUIRES_OK(context, context->GetAttr("widths", &widths_));
+    OP_REQUIRES(context, planes_.size() == widths_.size(),
+                absl::InvalidArgumentError("planes and widths need equally many entries"));
+  }
+
+ private:
+  Status run(OpKernelContext* context, cpu::Table& table) override {
+    for (std::size_t p = 0; p < planes_.size(); ++p) {
+      const int index = table.plane_index(planes_[p]);
+      if (index < 0) {
+        return {Code::kNotFound, concat("table '", table.config().name, "' has no plane '",
+                                        planes_[p], "'")};
+      }
+      if (table.plane_spec(index).width != widths_[p]) {
+        return invalid_argument("table '", table.config().name, "': plane '", planes_[p],
+                                "' has width ", table.plane_spec(index).width, ", not ",
+                                widths_[p]);
+      }
+    }
+    std::vector<Key> keys;
+    std::vector<Row> rows;
+    table.entries(&keys, &rows);
+    const auto count = static_cast<std::int64_t>(keys.size());
+    Tensor* out = nullptr;
+    SOK_RETURN_IF_ERROR(output(context, 0, TensorShape({count}), &out));
+    std::copy(keys.begin(), keys.end(), out->flat<std::int64_t>().data());
+    KernelExecutor executor(context);
+    for (std::size_t p = 0; p < planes_.size(); ++p) {
+      SOK_RETURN_IF_ERROR(
+          output(context, static_cast<int>(p + 1), TensorShape({count, widths_[p]}), &out));
+      cpu::read_plane(executor, table, table.plane_index(planes_[p]), rows.data(), count,
+                      out->flat<float>().data());
+    }
+    return {};
+  }
+
+  std::vector<std::string> planes_;
+  std::vector<std::int64_t> widths_;
+};
+
+class TableImportOp final : public OneTableOp<true> {
+ public:
+  explicit TableImportOp(OpKernelConstruction* context) : OneTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));
+    OP_REQUIRES_OK(context, context->GetAttr("initials", &initials_));
+    OP_REQUIRES_OK(context, context->GetAttr("replace", &replace_));
+    OP_REQUIRES(context, planes_.size() == initials_.size(),
+                absl::InvalidArgumentError("planes and initials need equally many entries"));
+  }
+
+ private:
+  Status run(OpKernelContext* context, cpu::Table& table) override {
+    tensorflow::OpInputList values;
+    if (!context->input_list("values", &values).ok()) {
+      return {Code::kInternal, "TableImport: inputs are missing"};
+    }
+    const auto keys = context->input(1).flat<std::int64_t>();
+    const std::int64_t count = keys.size();
+    SOK_RETURN_IF_ERROR(check(table, keys.data(), count, values));
+    std::vector<PlaneSpec> states;
+    for (std::size_t p = 0; p < planes_.size(); ++p) {
+      if (planes_[p] == "values") continue;
+      states.push_back({planes_[p], values[p].dim_size(1), initials_[p]});
+    }
+    SOK_RETURN_IF_ERROR(table.attach_planes(states));
+    KernelExecutor executor(context);
+    SOK_RETURN_IF_ERROR(table.reserve(executor, {{keys.data(), count}}));
+    if (replace_) table.clear();
+    std::vector<Row> rows(count);
+    table.find_or_insert(keys.data(), count, rows.data());
+    table.settle();
+    for (std::size_t p = 0; p < planes_.size(); ++p) {
+      cpu::write_plane(executor, table, table.plane_index(planes_[p]), rows.data(), count,
+                       values[p].flat<float>().data());
+    }
+    return {};
+  }
+
+  // Refuses what would leave the table half-written or ambiguous.
+  Status check(const cpu::Table& table, const Key* keys, std::int64_t count,
+               const tensorflow::OpInputList& values) const {
+    const std::string& name = table.config().name;
+    if (table.config().is_static()) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (keys[i] >= 0 && keys[i] < table.config().rows) continue;
+        return invalid_argument("table '", name, "': id ", keys[i], " at position ", i,
+                                " is out of range: the table has ", table.config().rows, " rows");
+      }
+    }
+    const std::set<Key> distinct(keys, keys + count);
+    if (static_cast<std::int64_t>(distinct.size()) != count) {
+      return invalid_argument("table '", name, "': ", count - static_cast<std::int64_t>(distinct.size()),
+                              " of ", count, " keys are repeated; each may be given once");
+    }
+    for (std::size_t p = 0; p < planes_.size(); ++p) {
+      const Tensor& v = values[p];
+      const int index = table.plane_index(planes_[p]);
+      const std::int64_t width =
+          index >= 0 ? table.plane_spec(index).width : v.dims() == 2 ? v.dim_size(1) : -1;
+      if (v.dims() != 2 || v.dim_size(0) != count || v.dim_size(1) != width || width < 1) {
+        return invalid_argument("table '", name, "': '", planes_[p], "' of ", count,
+                                " keys must have the shape [", count, ", ",
+                                index >= 0 ? std::to_string(width) : "width", "], got ",
+                                v.shape().DebugString());
+      }
+    }
+    return {};
+  }
+
+  std::vector<std::string> planes_;
+  std::vector<float> initials_;
+  bool replace_ = false;
+};
+
+class TableEraseOp final : public OneTableOp<true> {
+ public:
+  using OneTableOp::OneTableOp;
+
+ private:
+  Status run(OpKernelContext* context, cpu::Table& table) override {
+    if (table.config().is_static()) {
+      return invalid_argument("table '", table.config().name,
+                              "' is static: its rows cannot be erased, only assigned");
+    }
+    const auto keys = context->input(1).flat<std::int64_t>();
+    Tensor* erased = nullptr;
+    SOK_RETURN_IF_ERROR(output(context, 0, TensorShape({}), &erased));
+    erased->scalar<std::int64_t>()() = table.erase(keys.data(), keys.size());
+    return {};
+  }
+};
+
+#define SOK_REGISTER(op, kernel) \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel)
+SOK_REGISTER("Sok>Table", TableOp);
+SOK_REGISTER("Sok>TableSize", TableSizeOp);
+SOK_REGISTER("Sok>TableStats", TableStatsOp);
+SOK_REGISTER("Sok>TablePlanes", TablePlanesOp);
+SOK_REGISTER("Sok>TableExport", TableExportOp);
+SOK_REGISTER("Sok>TableImport", TableImportOp);
+SOK_REGISTER("Sok>TableErase", TableEraseOp);
+#undef SOK_REGISTER
+
+}  // namespace
+}  // namespace sok

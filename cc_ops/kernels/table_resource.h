@@ -1,0 +1,77 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SOK_KERNELS_TABLE_RESOURCE_H_
+#define SOK_KERNELS_TABLE_RESOURCE_H_
+
+#include <algorithm>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc_ops/cpu/table.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace sok {
+
+// A table as a TensorFlow resource. Ops that only read hold the lock shared, all others alone.
+class TableResource final : public tensorflow::ResourceBase {
+ public:
+  explicit TableResource(std::unique_ptr<cpu::Table> table) : table_(std::move(table)) {}
+
+  std::string DebugString() const override { return "SOK table " + table_->config().name; }
+  cpu::Table* table() const { return table_.get(); }
+  std::shared_mutex& mutex() { return mutex_; }
+
+ private:
+  std::unique_ptr<cpu::Table> table_;
+  std::shared_mutex mutex_;
+};
+
+// The tables of one op, locked together. Locks are taken in the order of addresses, so that two ops
+// over the same tables cannot wait for each other.
+class LockedTables {
+ public:
+  LockedTables() = default;
+  LockedTables(const LockedTables&) = delete;
+  LockedTables& operator=(const LockedTables&) = delete;
+  ~LockedTables() {
+    for (TableResource* resource : locked_) {
+      exclusive_ ? resource->mutex().unlock() : resource->mutex().unlock_shared();
+    }
+  }
+
+  // Input `name` is a resource or a list of them.
+  absl::Status lock(tensorflow::OpKernelContext* context, const char* name, bool exclusive) {
+    tensorflow::OpInputList handles;
+    TF_RETURN_IF_ERROR(context->input_list(name, &handles));
+    exclusive_ = exclusive;
+    for (int i = 0; i < handles.size(); ++i) {
+      tensorflow::core::RefCountPtr<TableResource> resource;
+      TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+          context, handles[i].scalar<tensorflow::ResourceHandle>()(), &resource));
+      resources_.push_back(std::move(resource));
+    }
+    for (const auto& resource : resources_) locked_.push_back(resource.get());
+    std::sort(locked_.begin(), locked_.end());
+    locked_.erase(std::unique(locked_.begin(), locked_.end()), locked_.end());
+    for (TableResource* resource : locked_) {
+      exclusive ? resource->mutex().lock() : resource->mutex().lock_shared();
+    }
+    return absl::OkStatus();
+  }
+
+  std::size_t size() const { return resources_.size(); }
+  cpu::Table& operator[](std::size_t i) const { return *resources_[i]->table(); }
+
+ private:
+  std::vector<tensorflow::core::RefCountPtr<TableResource>> resources_;
+  std::vector<TableResource*> locked_;
+  bool exclusive_ = false;
+};
+
+}  // namespace sok
+
+#endif  // SOK_KERNELS_TABLE_RESOURCE_H_

@@ -1,0 +1,125 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#include "cc_ops/ops/shapes.h"
+
+using sok::InferenceContext;
+
+REGISTER_OP("Sok>Table")
+    .Output("table: resource")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Attr("name_of_table: string = ''")
+    .Attr("row_type: {float, half, bfloat16} = DT_FLOAT")
+    .Attr("dimension: int")
+    .Attr("rows: int = -1")
+    .Attr("capacity: int = 0")
+    .Attr("max_capacity: int = 0")
+    .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'constant'")
+    .Attr("initializer_a: float = 0")
+    .Attr("initializer_b: float = 0")
+    .Attr("seed: int = 0")
+    .Attr("default_row: {'initial', 'zeros', 'vector'} = 'initial'")
+    .Attr("default_vector: list(float) = []")
+    .Attr("out_of_range: {'error', 'zero', 'clip'} = 'error'")
+    .Attr("collide: bool = false")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Creates a table, or finds the one that has this shared_name.
+
+name_of_table: the name in error messages.
+rows: how many rows a static table has; -1 for a hash table.
+capacity: rows to make room for at once.
+max_capacity: a hash table refuses to hold more rows than this; 0: it grows.
+initializer_a: the constant, the lower bound, or the mean.
+initializer_b: the upper bound or the standard deviation.
+default_row: what a lookup without insertion gives for an unknown id.
+out_of_range: what a static table does with an id outside [0, rows).
+collide: for tests: every key hashes to 0.
+)doc");
+
+REGISTER_OP("Sok>TableSize")
+    .Input("table: resource")
+    .Output("size: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("The number of rows that a table holds.");
+
+REGISTER_OP("Sok>TableStats")
+    .Input("table: resource")
+    .Output("names: string")
+    .Output("values: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      const auto count = c->UnknownDim();
+      c->set_output(0, c->Vector(count));
+      c->set_output(1, c->Vector(count));
+      return absl::OkStatus();
+    })
+    .Doc("Counters of a table: names and values.");
+
+REGISTER_OP("Sok>TablePlanes")
+    .Input("table: resource")
+    .Output("names: string")
+    .Output("widths: int64")
+    .Output("initials: float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      const auto count = c->UnknownDim();
+      for (int i = 0; i < 3; ++i) c->set_output(i, c->Vector(count));
+      return absl::OkStatus();
+    })
+    .Doc("The planes of a table: 'values', then its optimizer states.");
+
+REGISTER_OP("Sok>TableExport")
+    .Input("table: resource")
+    .Output("keys: int64")
+    .Output("values: num_planes * float")
+    .Attr("num_planes: int >= 0")
+    .Attr("planes: list(string)")
+    .Attr("widths: list(int)")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      std::vector<std::int32_t> widths;
+      TF_RETURN_IF_ERROR(c->GetAttr("widths", &widths));
+      const auto count = c->UnknownDim();
+      c->set_output(0, c->Vector(count));
+      for (std::size_t i = 0; i < widths.size(); ++i) {
+        c->set_output(static_cast<int>(i + 1), c->Matrix(count, widths[i]));
+      }
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+All keys of a table with their rows in some of its planes, all of one moment.
+
+values: for each plane, [keys, width], as float32 (which holds 16-bit rows exactly).
+planes: names of planes; one that the table does not have yet reads as its initial value.
+)doc");
+
+REGISTER_OP("Sok>TableImport")
+    .Input("table: resource")
+    .Input("keys: int64")
+    .Input("values: num_planes * float")
+    .Attr("num_planes: int >= 0")
+    .Attr("planes: list(string)")
+    .Attr("initials: list(float)")
+    .Attr("replace: bool")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Writes rows: a key that is there is overwritten, one that is not is inserted. Planes that
+are not given keep their value, or start at their initial value for a new key.
+
+values: for each plane, [keys, width].
+planes: names of planes; one that the table does not have is added.
+initials: for each plane, what rows outside `keys` start with if the plane is added.
+replace: forget all other keys first.
+)doc");
+
+REGISTER_OP("Sok>TableErase")
+    .Input("table: resource")
+    .Input("keys: int64")
+    .Output("erased: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("Forgets keys, with all their states. erased: how many of them were there.");

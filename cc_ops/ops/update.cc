@@ -1,0 +1,34 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+
+REGISTER_OP("Sok>Update")
+    .Input("tables: num_tables * resource")
+    .Input("keys: num_tables * int64")
+    .Input("gradients: num_tables * float")
+    .Input("hyper: num_tables * float")
+    .Input("step: int64")
+    .Input("scale: float")
+    .Input("apply: bool")
+    .Attr("num_tables: int >= 1")
+    .Attr("optimizers: list(string)")
+    .Attr("reaches: list({'local', 'global'})")
+    .Attr("unique: list(bool)")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Applies an optimizer to the rows of keys. A key without a row gets one: its initial
+value, then the update. Gradients of equal keys are summed before one update.
+
+keys: for each table, [n].
+gradients: for each table, [n, dimension].
+hyper: for each table the optimizer's hyper-parameters in the order of its description.
+step: the number of this step, from 1.
+scale: multiplied with every gradient.
+apply: false leaves every table as it is.
+optimizers: for each table the name of its optimizer.
+reaches: for each table, whether rows outside the batch get a zero gradient ('global')
+  or are left alone ('local').
+unique: for each table, whether its keys are known to be different.
+)doc");

@@ -1,0 +1,42 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""SOK: embedding tables for TensorFlow that do not fit one device or have no fixed vocabulary."""
+
+from sok import comm, initializers, layers, optimizers
+from sok.comm import init, rank, size
+from sok.lookup import (
+    all2all_dense_embedding,
+    assign,
+    check_out,
+    erase,
+    export,
+    filter_variables,
+    lookup_sparse,
+)
+from sok.optimizers import SGD, OptimizerWrapper
+from sok.stats import stats
+from sok.variables import DynamicVariable, Variable
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SGD",
+    "DynamicVariable",
+    "OptimizerWrapper",
+    "Variable",
+    "all2all_dense_embedding",
+    "assign",
+    "check_out",
+    "comm",
+    "erase",
+    "export",
+    "filter_variables",
+    "init",
+    "initializers",
+    "layers",
+    "lookup_sparse",
+    "optimizers",
+    "rank",
+    "size",
+    "stats",
+]

@@ -1,0 +1,56 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Communication between ranks. `base.py` states what a communicator must do."""
+
+import warnings
+
+from sok.comm.base import Communicator
+from sok.comm.local import LocalCommunicator
+
+_TOOLS = ("horovod",)
+_current: Communicator = LocalCommunicator()
+
+
+def init(comm_tool: str | None = None, use_legacy_optimizer: bool | None = None) -> Communicator:
+    """Chooses who connects the ranks of this job.
+
+    Args:
+        comm_tool: "horovod" (after `horovod.tensorflow.init()`, which this calls if needed), or None:
+            Horovod if the script was started by it, else one rank.
+        use_legacy_optimizer: accepted for scripts written for SOK 2; ignored with a warning.
+
+    Raises:
+        ValueError: the tool is unknown.
+        ImportError: it is not installed.
+    """
+    global _current
+    if use_legacy_optimizer is not None:
+        warnings.warn(
+            "use_legacy_optimizer is ignored: sok.OptimizerWrapper takes Keras 3 and tf_keras "
+            "optimizers alike",
+            stacklevel=2,
+        )
+    if comm_tool not in (None, *_TOOLS):
+        raise ValueError(f"comm_tool must be one of {', '.join(_TOOLS)} or None, got {comm_tool!r}")
+    from sok.comm import horovod
+
+    if comm_tool == "horovod" or horovod.was_launched():
+        _current = horovod.HorovodCommunicator()
+    else:
+        _current = LocalCommunicator()
+    return _current
+
+
+def current() -> Communicator:
+    """The communicator of this process."""
+    return _current
+
+
+def rank() -> int:
+    """This process's number among the ranks, from 0."""
+    return _current.rank
+
+
+def size() -> int:
+    """The number of ranks."""
+    return _current.size

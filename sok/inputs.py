@@ -1,0 +1,264 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 1, inputs: dense, sparse and ragged ids become one CSR record."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+
+@dataclasses.dataclass
+class Record:
+    """The ids of one feature, in bags.
+
+    ids: int64, [batch, hotness] if dense, else flat [n]. Unsigned ids are bit-cast.
+    row_splits: int64 [batch + 1], or None if dense.
+    weights: float32 with as many elements as ids, or None.
+    outer: what an uncombined result is shaped like: called with the rows of all ids, [n, dim].
+    """
+
+    ids: tf.Tensor
+    row_splits: tf.Tensor | None = None
+    weights: tf.Tensor | None = None
+    outer: Any = None
+
+    @property
+    def is_ragged(self) -> bool:
+        return self.row_splits is not None
+
+    def flat(self) -> "Record":
+        """Every id in a bag of its own."""
+        count = tf.size(self.ids, out_type=tf.int64)
+        weights = None if self.weights is None else tf.reshape(self.weights, [-1, 1])
+        return Record(tf.reshape(self.ids, tf.stack([count, 1])), None, weights)
+
+
+_FIX = (
+    'ids must be whole numbers: pass dtype="int64" (keras.Input((1,), dtype="int64"); its default, '
+    "float32, changes ids above 16777216)"
+)
+
+
+_SMALL = ("int8", "int16", "uint8", "uint16")
+# For each key_type, the dtypes of ids of which every value fits.
+_FITTING = {
+    "int32": (*_SMALL, "int32"),
+    "int64": (*_SMALL, "int32", "uint32", "int64"),
+    "uint32": ("uint8", "uint16", "uint32"),
+    "uint64": ("uint8", "uint16", "uint32", "uint64"),
+}
+_LIMITS = {
+    "int32": (tf.int32.min, tf.int32.max),
+    "int64": (None, None),
+    "uint32": (0, tf.uint32.max),
+    "uint64": (0, None),
+}
+
+
+def to_keys(ids: Any, key_dtype: str, name: str) -> tf.Tensor:
+    """Ids as the table's 64-bit keys.
+
+    Raises:
+        TypeError: ids are not integers.
+        InvalidArgumentError: an id does not fit the table's key_type.
+    """
+    dtype = ids.dtype
+    if dtype == tf.string:
+        raise TypeError(
+            f"{name}: ids are strings; hash them to numbers first: tf.strings.to_hash_bucket_fast "
+            "or keras.layers.Hashing"
+        )
+    if not dtype.is_integer:
+        raise TypeError(f"{name}: ids have dtype {dtype.name}; {_FIX}")
+    if dtype == tf.uint64:
+        # The same 64 bits; only a table of unsigned keys has ids above INT64_MAX.
+        keys = tf.bitcast(ids, tf.int64)
+    else:
+        keys = tf.cast(ids, tf.int64)
+    if dtype.name in _FITTING[key_dtype]:
+        return keys
+    low, high = _LIMITS[key_dtype]
+    if key_dtype == "int64":
+        low = 0  # a uint64 id above INT64_MAX has become negative
+    checks = []
+    for bound, compare, word in ((low, tf.greater_equal, "at least"), (high, tf.less_equal, "at most")):
+        if bound is None:
+            continue
+        checks.append(
+            tf.debugging.Assert(
+                tf.reduce_all(compare(keys, tf.constant(bound, tf.int64))),
+                [
+                    f"{name}: the table's key_type is {key_dtype}; ids must be {word} {bound}, got",
+                    tf.reduce_min(keys) if word == "at least" else tf.reduce_max(keys),
+                ],
+            )
+        )
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.identity(keys)
+
+
+def _weights_like(ids: Any, weights: Any, name: str) -> Any:
+    """Weights as float32, of the kind of ids."""
+    if isinstance(weights, (tf.SparseTensor, tf.RaggedTensor)):
+        flat = weights.values if isinstance(weights, tf.SparseTensor) else weights.flat_values
+    else:
+        weights = tf.convert_to_tensor(weights)
+        flat = weights
+    if not flat.dtype.is_floating:
+        raise TypeError(f"{name}: weights must be floats, got {flat.dtype.name}")
+    if type_name(ids) != type_name(weights):
+        raise ValueError(
+            f"{name}: ids are {type_name(ids)} but weights are {type_name(weights)}; both must be "
+            "of one kind"
+        )
+    return weights
+
+
+def type_name(value: Any) -> str:
+    if isinstance(value, tf.SparseTensor):
+        return "sparse"
+    return "ragged" if isinstance(value, tf.RaggedTensor) else "dense"
+
+
+def _same(name: str, what: str, a: tf.Tensor, b: tf.Tensor) -> list:
+    """Static check where shapes are known, else an assertion with both."""
+    if a.shape.is_fully_defined() and b.shape.is_fully_defined() and a.shape != b.shape:
+        raise ValueError(
+            f"{name}: ids and weights differ in their {what}: {a.shape} and {b.shape}"
+        )
+    message = f"{name}: ids and weights differ in their {what}"
+    same_shape = tf.reduce_all(tf.equal(tf.shape(a), tf.shape(b)))
+    check = tf.debugging.Assert(same_shape, [message, tf.shape(a), tf.shape(b)])
+    return [] if check is None else [check]
+
+
+def _equal_values(name: str, what: str, a: tf.Tensor, b: tf.Tensor) -> list:
+    checks = _same(name, what, a, b)
+    with tf.control_dependencies(checks):
+        check = tf.debugging.Assert(
+            tf.reduce_all(tf.equal(a, b)), [f"{name}: ids and weights differ in their {what}", a, b]
+        )
+    return [] if check is None else [check]
+
+
+def _from_dense(ids: tf.Tensor, weights: tf.Tensor | None, name: str, mask_value: Any) -> Record:
+    rank = ids.shape.rank
+    if rank not in (1, 2):
+        raise ValueError(
+            f"{name}: dense ids must have the shape [batch] or [batch, hotness], got {ids.shape}"
+        )
+    if weights is not None:
+        with tf.control_dependencies(_same(name, "shape", ids, weights)):
+            weights = tf.identity(weights)
+    shape = tf.shape(ids, out_type=tf.int64)
+    static = ids.shape
+
+    def outer(rows):
+        dim = rows.shape[-1]
+        result = tf.reshape(rows, tf.concat([shape, [dim]], 0))
+        result.set_shape(static.concatenate(dim))
+        return result
+
+    if rank == 1:
+        ids = ids[:, tf.newaxis]
+        weights = None if weights is None else weights[:, tf.newaxis]
+    if mask_value is None:
+        return Record(ids, None, weights, outer)
+    keep = tf.not_equal(ids, tf.cast(mask_value, ids.dtype))
+    lengths = tf.reduce_sum(tf.cast(keep, tf.int64), axis=1)
+    splits = tf.concat([[tf.constant(0, tf.int64)], tf.cumsum(lengths)], 0)
+    kept = None if weights is None else tf.boolean_mask(weights, keep)
+
+    def outer_masked(rows):
+        # Positions of masked ids stay, as zero vectors.
+        places = tf.where(tf.reshape(keep, [-1]))
+        total = tf.reduce_prod(shape)
+        full = tf.scatter_nd(places, rows, tf.stack([total, rows.shape[-1]]))
+        return outer(full)
+
+    return Record(tf.boolean_mask(ids, keep), splits, kept, outer_masked)
+
+
+def _from_ragged(ids: tf.RaggedTensor, weights: Any, name: str) -> Record:
+    if ids.ragged_rank > 2 or ids.flat_values.shape.rank != 1:
+        raise ValueError(
+            f"{name}: ragged ids must have one or two ragged dimensions of scalars, got {ids.shape}"
+        )
+    splits = tf.cast(ids.row_splits, tf.int64)
+    inner = [tf.cast(split, tf.int64) for split in ids.nested_row_splits]
+    if ids.ragged_rank == 2:
+        # [batch, a, b]: the bag of an example holds all of its ids.
+        splits = tf.gather(inner[1], inner[0])
+    flat_weights = None
+    if weights is not None:
+        if weights.ragged_rank != ids.ragged_rank:
+            raise ValueError(
+                f"{name}: ids have {ids.ragged_rank} ragged dimensions, weights "
+                f"{weights.ragged_rank}"
+            )
+        checks = []
+        for mine, other in zip(inner, weights.nested_row_splits):
+            checks += _equal_values(name, "row_splits", mine, tf.cast(other, tf.int64))
+        with tf.control_dependencies(checks):
+            flat_weights = tf.identity(weights.flat_values)
+    return Record(ids.flat_values, splits, flat_weights, ids.with_flat_values)
+
+
+def _from_sparse(ids: tf.SparseTensor, weights: Any, name: str) -> Record:
+    if ids.shape.rank not in (None, 2):
+        raise ValueError(
+            f"{name}: sparse ids must have the shape [batch, any], got {ids.dense_shape}"
+        )
+    rows = ids.indices[:, 0]
+    ordered = tf.reduce_all(rows[1:] >= rows[:-1])
+    checks = [
+        tf.debugging.Assert(
+            ordered, [f"{name}: sparse ids are not in the order of their rows: call tf.sparse.reorder"]
+        )
+    ]
+    flat_weights = None
+    if weights is not None:
+        checks += _equal_values(name, "indices", ids.indices, weights.indices)
+        flat_weights = weights.values
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        batch = tf.identity(ids.dense_shape[0])
+    # The number of ids before each row.
+    splits = tf.searchsorted(rows, tf.range(batch + 1, dtype=tf.int64), out_type=tf.int64)
+    values = ids.values
+
+    def outer(embedded):
+        return tf.RaggedTensor.from_row_splits(embedded, splits, validate=False)
+
+    return Record(values, splits, flat_weights, outer)
+
+
+def to_record(
+    ids: Any, weights: Any = None, *, key_dtype: str = "int64", name: str = "ids", mask_value=None
+) -> Record:
+    """One feature's ids, of any kind, as a record.
+
+    Args:
+        ids: integers: dense [batch] or [batch, hotness], a RaggedTensor with one or two ragged
+            dimensions, or a SparseTensor [batch, any] in row order (gaps in columns are allowed).
+        weights: floats of the same kind and shape, or None.
+        key_dtype: of the table.
+        name: in messages.
+        mask_value: dense ids equal to it are left out.
+    """
+    if not isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
+        ids = tf.convert_to_tensor(ids)
+    if weights is not None:
+        weights = _weights_like(ids, weights, name)
+    if mask_value is not None and type_name(ids) != "dense":
+        raise ValueError(f"{name}: mask_value is for dense ids; these are {type_name(ids)}")
+    if isinstance(ids, tf.RaggedTensor):
+        record = _from_ragged(ids, weights, name)
+    elif isinstance(ids, tf.SparseTensor):
+        record = _from_sparse(ids, weights, name)
+    else:
+        record = _from_dense(ids, weights, name, mask_value)
+    record.ids = to_keys(record.ids, key_dtype, name)
+    if record.weights is not None:
+        record.weights = tf.cast(record.weights, tf.float32)
+    return record

@@ -1,0 +1,181 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of a custom loop: lookups, and reading and writing of tables."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sok import inputs, pipeline
+from sok._native import COMBINERS
+from sok.variables import TableVariable, from_keys
+
+
+def _as_list(value: Any, count: int, what: str) -> list:
+    if not isinstance(value, (list, tuple)):
+        return [value] * count
+    if len(value) != count:
+        raise ValueError(f"{what} has {len(value)} entries for {count} lookups")
+    return list(value)
+
+
+def check_combiner(combiner: Any) -> str | None:
+    """The combiner, if it is one.
+
+    Raises:
+        ValueError: it is not; the message lists those that are.
+    """
+    if combiner is not None and combiner not in COMBINERS:
+        raise ValueError(f"combiner must be one of {', '.join(COMBINERS)} or None, got {combiner!r}")
+    return combiner
+
+
+def check_table(variable: Any) -> TableVariable:
+    if not isinstance(variable, TableVariable):
+        raise TypeError(
+            "expected a sok.Variable or sok.DynamicVariable, got "
+            f"{type(variable).__name__}: {variable!r}"
+        )
+    return variable
+
+
+def lookup_sparse(
+    params,
+    sp_ids,
+    sp_weights=None,
+    combiners=None,
+    use_low_frequency_filter=False,
+    *,
+    training=True,
+    max_norm=None,
+):
+    """Looks ids up in one table or several, and combines the rows of each bag.
+
+    Args:
+        params: a `sok.Variable` or `sok.DynamicVariable`, or a list of them (the same table may occur
+            more than once). All go through one pass.
+        sp_ids: ids of each: dense [batch] or [batch, hotness], RaggedTensor or SparseTensor.
+        sp_weights: None, or weights of the same kinds and shapes.
+        combiners: "sum", "mean", "sqrtn" or None (no combining: one vector an id) for each table; a
+            bare None means mean for every table.
+        use_low_frequency_filter: not available yet; must be False.
+        training: True (default): unknown ids are inserted. False: they read the table's default and
+            nothing changes.
+        max_norm: rows longer than this are scaled down to it as they are read.
+
+    Returns:
+        [batch, dimension] in the dtype of the rows (a list if `params` is a list).
+
+    Raises:
+        ValueError, TypeError: an argument is not what is listed.
+        tf.errors.InvalidArgumentError: an id is out of range of a static table.
+
+    >>> table = sok.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    >>> sok.lookup_sparse(table, tf.ragged.constant([[1, 3], []]), combiners="mean").numpy()
+    array([[5., 6.],
+           [0., 0.]], dtype=float32)
+    """
+    single = not isinstance(params, (list, tuple))
+    variables = [check_table(variable) for variable in ([params] if single else params)]
+    if use_low_frequency_filter:
+        raise ValueError("use_low_frequency_filter is not available; it must be False")
+    count = len(variables)
+    if combiners is None:
+        combiners = "mean"
+    features = [
+        pipeline.Feature(variable, ids, weights, check_combiner(combiner), f"sp_ids[{i}]")
+        for i, (variable, ids, weights, combiner) in enumerate(
+            zip(
+                variables,
+                [sp_ids] if single else _as_list(sp_ids, count, "sp_ids"),
+                [sp_weights] if single else _as_list(sp_weights, count, "sp_weights"),
+                _as_list(combiners, count, "combiners"),
+            )
+        )
+    ]
+    norms = {id(variable): max_norm for variable in variables} if max_norm else None
+    outputs = pipeline.run(features, training=bool(training), max_norms=norms)
+    return outputs[0] if single else outputs
+
+
+def all2all_dense_embedding(param, indices, *, training=True):
+    """Rows of dense ids, uncombined.
+
+    Args:
+        param: a table.
+        indices: integers of shape [batch] or [batch, k].
+        training: as for `lookup_sparse`.
+
+    Returns:
+        indices.shape + [dimension].
+    """
+    feature = pipeline.Feature(check_table(param), indices, None, None, "indices")
+    return pipeline.run([feature], training=bool(training))[0]
+
+
+def assign(variable, indices, values):
+    """Writes rows: those of known ids are overwritten, unknown ids are inserted.
+
+    Optimizer states of overwritten rows stay; a new row starts with fresh ones.
+
+    Args:
+        variable: a table.
+        indices: integers [n], all different.
+        values: floats [n, dimension].
+    """
+    check_table(variable)
+    keys = inputs.to_keys(tf.convert_to_tensor(indices), variable.key_dtype, "indices")
+    variable.table.write(keys, {"values": values}, {}, replace=False)
+    return variable
+
+
+def export(variable):
+    """All ids of a table and their rows.
+
+    Returns:
+        ids [n] in the table's key_type, values [n, dimension] in the dtype of the rows, in no
+        particular order (static: 0, 1, …).
+    """
+    check_table(variable)
+    keys, (values,) = variable.table.export(("values",))
+    if variable.key_dtype == "uint64":
+        ids = tf.bitcast(keys, tf.uint64)
+    else:
+        ids = tf.cast(keys, variable.key_dtype)
+    return ids, tf.cast(values, variable.attributes.row_type)
+
+
+def erase(variable, indices) -> int:
+    """Forgets ids, their rows and states; how many of them were there."""
+    check_table(variable)
+    keys = inputs.to_keys(tf.convert_to_tensor(indices), variable.key_dtype, "indices")
+    return int(variable.table.erase(keys))
+
+
+def filter_variables(variables):
+    """Splits variables into tables and others: `tables, others = filter_variables(...)`."""
+    tables = [v for v in variables if isinstance(v, TableVariable)]
+    return tables, [v for v in variables if not isinstance(v, TableVariable)]
+
+
+def check_out(value) -> Any:
+    """A table, a record of ids or any structure of tensors as numpy, for a look while debugging.
+
+    A table gives a dict: "ids", "values", and one entry an optimizer state.
+    """
+    if isinstance(value, TableVariable):
+        planes = tuple(value.table.planes())
+        keys, values = value.table.export(planes)
+        ids = from_keys(np.asarray(keys), value.key_dtype)
+        return {"ids": ids, **{name: np.asarray(v) for name, v in zip(planes, values)}}
+    if isinstance(value, inputs.Record):
+        return {
+            name: None if part is None else np.asarray(part)
+            for name, part in (
+                ("ids", value.ids),
+                ("row_splits", value.row_splits),
+                ("weights", value.weights),
+            )
+        }
+    return tf.nest.map_structure(np.asarray, value)

@@ -1,0 +1,122 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""READ FIRST: one lookup from ids to outputs, a stage a line.
+
+    forward                                             backward (the stages' registered gradients)
+    1 inputs    ids of any kind -> CSR records
+    2 dedupe    ids -> unique ids, inverse
+    3 route     unique ids grouped by owning rank
+    4 exchange  ids to their owners                     4' gradients of unique rows to their owners
+    5 lookup    find or insert -> rows                  5' merge, then update (in the optimizer)
+    6 exchange  rows back
+    7 combine   rows of a bag -> one vector             7' merge: bag gradients -> unique rows
+    8 outputs
+
+On one rank stages 2, 3, 4 and 6 vanish and 5 and 7 are one op. All features of a call make one pass,
+whatever the number of tables.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from sok import comm as comm_module
+from sok import inputs
+from sok.stages import lookup as lookup_stage
+from sok.stages import ranks as rank_stages
+from sok.variables import TableVariable
+
+
+@dataclasses.dataclass
+class Feature:
+    """One feature of a pass.
+
+    table: the variable its ids are rows of.
+    ids, weights: see `sok.inputs.to_record`.
+    combiner: "sum", "mean", "sqrtn", or None for one vector an id.
+    name: in messages.
+    mask_value: dense ids equal to it are left out.
+    dtype: of the output; None: the rows'.
+    """
+
+    table: TableVariable
+    ids: Any
+    weights: Any = None
+    combiner: str | None = "mean"
+    name: str = "ids"
+    mask_value: int | None = None
+    dtype: Any = None
+
+
+def run(
+    features: list[Feature],
+    *,
+    training: bool,
+    max_norms: dict[int, float] | None = None,
+) -> list[Any]:
+    """The outputs of all features: [batch, dimension], or one vector an id where uncombined."""
+    variables = _distinct([feature.table for feature in features])
+    position = {id(variable): place for place, variable in enumerate(variables)}
+    tables = [variable.table for variable in variables]
+    norms = [float((max_norms or {}).get(id(variable), 0.0)) for variable in variables]
+
+    records = [_record(feature) for feature in features]
+    _check_batches(features, records)
+    reads = [
+        lookup_stage.FeatureRead(
+            table=position[id(feature.table)],
+            record=record if feature.combiner else record.flat(),
+            combiner=feature.combiner or "sum",
+            dtype=tf.as_dtype(feature.dtype or feature.table.attributes.row_type),
+        )
+        for feature, record in zip(features, records)
+    ]
+    communicator = comm_module.current()
+    if communicator.size == 1:
+        outputs = lookup_stage.lookup(tables, reads, training=training, max_norms=norms)
+    else:
+        outputs = rank_stages.lookup(
+            communicator, variables, reads, training=training, max_norms=norms
+        )
+    return [
+        output if feature.combiner else record.outer(output)
+        for feature, record, output in zip(features, records, outputs)
+    ]
+
+
+def _distinct(variables: list[TableVariable]) -> list[TableVariable]:
+    return list({id(variable): variable for variable in variables}.values())
+
+
+def _record(feature: Feature) -> inputs.Record:
+    return inputs.to_record(
+        feature.ids,
+        feature.weights,
+        key_dtype=feature.table.key_dtype,
+        name=feature.name,
+        mask_value=feature.mask_value,
+    )
+
+
+def _check_batches(features: list[Feature], records: list[inputs.Record]) -> None:
+    """Features of one call have one batch size; where it is known, a difference is an error now."""
+    known = None
+    for feature, record in zip(features, records):
+        size = (
+            record.row_splits.shape[0] - 1
+            if record.is_ragged and record.row_splits.shape[0] is not None
+            else None
+            if record.is_ragged
+            else record.ids.shape[0]
+        )
+        if size is None:
+            continue
+        if known is not None and known[1] != size:
+            raise tf.errors.InvalidArgumentError(
+                None,
+                None,
+                f"features of one call must have one batch size: {known[0]!r} has {known[1]}, "
+                f"{feature.name!r} has {size}",
+            )
+        known = (feature.name, size)

@@ -1,0 +1,56 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 5', update: an optimizer's rule on the rows of keys."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from sok import _native
+from sok.stages.merge import MergedSlices
+from sok.table import TableValue
+
+OPTIMIZERS = {spec["name"]: spec for spec in _native.DESCRIPTION["optimizers"]}
+
+
+@dataclasses.dataclass(frozen=True)
+class TableStep:
+    """One table's part of a step.
+
+    optimizer: a name of `OPTIMIZERS`.
+    hyper: its hyper-parameters by name, numbers or scalar tensors.
+    reach: "local" or "global".
+    """
+
+    table: TableValue
+    gradient: tf.IndexedSlices
+    optimizer: str
+    hyper: dict
+    reach: str = "local"
+
+    def hyper_vector(self) -> tf.Tensor:
+        names = OPTIMIZERS[self.optimizer]["hyper"]
+        return tf.stack([tf.cast(self.hyper[name], tf.float32) for name in names])
+
+
+def update(steps: list[TableStep], step, *, scale=1.0, apply=True) -> tf.Operation | None:
+    """Applies one optimizer step to every table, in one op.
+
+    Args:
+        steps: one entry a table.
+        step: the number of this step, from 1.
+        scale: multiplied with every gradient.
+        apply: a scalar; false leaves every table as it is.
+    """
+    return _native.ops.sok_update(
+        tables=[step_.table.handle for step_ in steps],
+        keys=[tf.cast(step_.gradient.indices, tf.int64) for step_ in steps],
+        gradients=[tf.cast(step_.gradient.values, tf.float32) for step_ in steps],
+        hyper=[step_.hyper_vector() for step_ in steps],
+        step=tf.cast(step, tf.int64),
+        scale=tf.cast(scale, tf.float32),
+        apply=apply,
+        optimizers=[step_.optimizer for step_ in steps],
+        reaches=[step_.reach for step_ in steps],
+        unique=[isinstance(step_.gradient, MergedSlices) for step_ in steps],
+    )

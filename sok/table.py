@@ -1,0 +1,217 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The inner half of a variable: one native table as a TensorFlow resource.
+
+`variables.py` wraps it into what Keras tracks as a weight. The split is needed because Keras tracks
+only its own `Variable` class, while TensorFlow saves and exports only a `TrackableResource`.
+"""
+
+import dataclasses
+import itertools
+import os
+import random
+import threading
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
+
+from sok import _native
+
+_counter = itertools.count()
+_counter_lock = threading.Lock()
+
+
+class UnwrappedOptimizerError(TypeError):
+    """A Keras optimizer met a table. Only `sok.OptimizerWrapper` can update one."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"the table {name!r} cannot be trained by a bare Keras optimizer, which would treat it "
+            "as a dense array. Write: "
+            "model.compile(optimizer=sok.OptimizerWrapper(keras.optimizers.Adam(...)), ...)"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TableAttributes:
+    """A table's configuration, in the terms of the op that creates it."""
+
+    name_of_table: str
+    row_type: str
+    dimension: int
+    rows: int = -1
+    capacity: int = 0
+    max_capacity: int = 0
+    initializer: str = "constant"
+    initializer_a: float = 0.0
+    initializer_b: float = 0.0
+    seed: int = 0
+    default_row: str = "initial"
+    default_vector: tuple[float, ...] = ()
+    out_of_range: str = "error"
+    collide: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        return self.rows >= 0
+
+
+def random_seed() -> int:
+    """A seed from Python's generator, so that `keras.utils.set_random_seed` makes it repeatable."""
+    return random.getrandbits(62)
+
+
+def _unique_name(name: str) -> str:
+    # Two tables with one shared name would be one table, in this process and in what it saves.
+    with _counter_lock:
+        return f"sok/{name}/{os.getpid()}/{next(_counter)}"
+
+
+class TableValue(tf.saved_model.experimental.TrackableResource):
+    """A native table.
+
+    Its rows hold planes: "values", and one a state of each optimizer that has updated it.
+    """
+
+    def __init__(self, attributes: TableAttributes, trainable: bool = True, device: str = ""):
+        self.attributes = attributes
+        self.trainable = trainable
+        self._shared_name = _unique_name(attributes.name_of_table)
+        super().__init__(device=device)
+        with tf.init_scope():
+            self.resource_handle  # noqa: B018  created here, outside of any function being traced
+
+    # What TensorFlow and Keras ask of a variable's value.
+
+    @property
+    def handle(self) -> tf.Tensor:
+        return self.resource_handle
+
+    @property
+    def name(self) -> str:
+        return self.attributes.name_of_table
+
+    @property
+    def dtype(self) -> tf.DType:
+        return tf.as_dtype(self.attributes.row_type)
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        return tf.TensorShape([None, self.attributes.dimension])
+
+    @property
+    def _unique_id(self):
+        # Every Keras optimizer asks for this when it is built; the wrapper does not.
+        raise UnwrappedOptimizerError(self.name)
+
+    def watch(self) -> tf.Tensor:
+        """The handle, for an op that reads the table: gradient tapes see this access."""
+        resource_variable_ops.variable_accessed(self)
+        return self.resource_handle
+
+    # Reading and writing, outside of the training step.
+
+    def row_count(self) -> int:
+        with tf.init_scope():
+            return int(_native.ops.sok_table_size(self.resource_handle))
+
+    def planes(self) -> dict[str, tuple[int, float]]:
+        """Width and initial value of each plane, by name."""
+        with tf.init_scope():
+            names, widths, initials = _native.ops.sok_table_planes(self.resource_handle)
+            return {
+                name.decode(): (int(width), float(initial))
+                for name, width, initial in zip(names.numpy(), widths.numpy(), initials.numpy())
+            }
+
+    def export(self, planes: tuple[str, ...]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Keys [n] and, for each plane, [n, width] float32, all of one moment."""
+        known = self.planes()
+        keys, values = _native.ops.sok_table_export(
+            self.resource_handle,
+            num_planes=len(planes),
+            planes=list(planes),
+            widths=[known[plane][0] for plane in planes],
+        )
+        return keys, list(values)
+
+    def write(self, keys: Any, planes: dict[str, Any], initials: dict[str, float], replace: bool):
+        """Overwrites or inserts rows. See the op's documentation."""
+        return _native.ops.sok_table_import(
+            self.resource_handle,
+            tf.convert_to_tensor(keys, tf.int64),
+            [tf.cast(values, tf.float32) for values in planes.values()],
+            planes=list(planes),
+            initials=[initials.get(plane, 0.0) for plane in planes],
+            replace=replace,
+        )
+
+    def erase(self, keys: Any) -> tf.Tensor:
+        return _native.ops.sok_table_erase(
+            self.resource_handle, tf.convert_to_tensor(keys, tf.int64)
+        )
+
+    def stats(self) -> dict[str, int]:
+        names, values = _native.ops.sok_table_stats(self.resource_handle)
+        return {name.decode(): int(value) for name, value in zip(names.numpy(), values.numpy())}
+
+    # Everything a table holds, as a fixed set of arrays: for checkpoints of any kind.
+
+    def state(self) -> dict[str, tf.Tensor]:
+        """The whole table: keys, values, and all states side by side with their names."""
+        planes = self.planes()
+        states = [plane for plane in planes if plane != "values"]
+        keys, (values, *state_values) = self.export(("values", *states))
+        count = tf.shape(keys)[:1]
+        return {
+            "keys": keys,
+            "values": values,
+            "states": tf.concat([tf.zeros(tf.concat([count, [0]], 0)), *state_values], axis=1),
+            "state_names": tf.constant(states, tf.string, shape=[len(states)]),
+            "state_widths": tf.constant([planes[s][0] for s in states], tf.int64, [len(states)]),
+            "state_initials": tf.constant([planes[s][1] for s in states], tf.float32, [len(states)]),
+        }
+
+    def set_state(self, state: dict[str, Any]):
+        """Replaces the whole table by what `state()` gave, perhaps in another process."""
+        names = tf.get_static_value(tf.convert_to_tensor(state["state_names"], tf.string))
+        if names is None:
+            # In a graph (the restore function of a SavedModel) the planes are those that the table
+            # had when the function was traced.
+            planes = {name: plane for name, plane in self.planes().items() if name != "values"}
+            widths = [width for width, _ in planes.values()]
+            initials = {name: initial for name, (_, initial) in planes.items()}
+        else:
+            decoded = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+            widths = [int(width) for width in np.asarray(state["state_widths"])]
+            initials = dict(zip(decoded, (float(x) for x in np.asarray(state["state_initials"]))))
+        parts = tf.split(tf.convert_to_tensor(state["states"], tf.float32), widths, axis=1)
+        return self.write(
+            state["keys"],
+            {"values": state["values"], **dict(zip(initials, parts))},
+            initials,
+            replace=True,
+        )
+
+    # TrackableResource
+
+    def _create_resource(self):
+        attributes = dataclasses.asdict(self.attributes)
+        attributes["default_vector"] = list(attributes["default_vector"])
+        attributes["row_type"] = tf.as_dtype(attributes["row_type"])
+        return _native.ops.sok_table(shared_name=self._shared_name, **attributes)
+
+    def _destroy_resource(self):
+        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
+
+    def _serialize_to_tensors(self):
+        return {f"-{name}": tensor for name, tensor in self.state().items()}
+
+    def _restore_from_tensors(self, restored_tensors):
+        return self.set_state({name[1:]: value for name, value in restored_tensors.items()})
+
+    def _export_to_saved_model_graph(self, object_map, tensor_map, options=None, **kwargs):
+        del kwargs  # Keras passes options by position and may add more
+        return super()._export_to_saved_model_graph(object_map, tensor_map, options)
