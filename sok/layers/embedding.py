@@ -176,11 +176,12 @@ class DistributedEmbedding(keras.layers.Layer):
             store[name] = _text_to_bytes(value) if value.dtype == object else value
 
     def load_own_variables(self, store):
-        if "keys" not in store:
+        names = list(store.keys())
+        if "keys" not in names:
             raise ValueError(
-                f"layer {self.name!r}: the file holds no table for it (it has {sorted(store)})"
+                f"layer {self.name!r}: the file holds no table for it (it has {sorted(names)})"
             )
-        state: dict[str, Any] = {name: np.asarray(store[name]) for name in store}
+        state: dict[str, Any] = {name: np.asarray(store[name]) for name in names}
         width = state["values"].shape[1]
         if width != self.dimension:
             raise ValueError(
