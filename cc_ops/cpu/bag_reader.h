@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc_ops/cpu/batch.h"
+#include "cc_ops/core/batch.h"
 #include "cc_ops/cpu/table.h"
 #include "cc_ops/cpu/vector_ops.h"
 

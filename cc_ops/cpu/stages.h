@@ -10,7 +10,7 @@
 
 #include "cc_ops/core/optimizer_spec.h"
 #include "cc_ops/core/status.h"
-#include "cc_ops/cpu/batch.h"
+#include "cc_ops/core/batch.h"
 #include "cc_ops/cpu/executor.h"
 #include "cc_ops/cpu/table.h"
 

@@ -53,7 +53,7 @@ FeatureInputs::FeatureInputs(tensorflow::OpKernelConstruction* context) {
 }
 
 Status FeatureInputs::read(tensorflow::OpKernelContext* context,
-                           std::vector<cpu::Bags>* bags) const {
+                           std::vector<Bags>* bags) const {
   tensorflow::OpInputList ids, row_splits, weights;
   for (auto [name, list] : {std::pair("ids", &ids), std::pair("row_splits", &row_splits),
                             std::pair("weights", &weights)}) {
@@ -62,7 +62,7 @@ Status FeatureInputs::read(tensorflow::OpKernelContext* context,
     }
   }
   for (int f = 0; f < features(); ++f) {
-    cpu::Bags b;
+    Bags b;
     b.ids = ids[f].flat<std::int64_t>().data();
     b.combiner = enum_of<Combiner>(kCombinerNames, combiners_[f]);
     const std::int64_t count = ids[f].NumElements();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc_ops/core/status.h"
-#include "cc_ops/cpu/batch.h"
+#include "cc_ops/core/batch.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -28,7 +28,7 @@ class FeatureInputs {
   bool weighted(int feature) const { return weighted_[feature]; }
 
   // The bags of every feature, pointing into the op's inputs.
-  Status read(tensorflow::OpKernelContext* context, std::vector<cpu::Bags>* bags) const;
+  Status read(tensorflow::OpKernelContext* context, std::vector<Bags>* bags) const;
 
  private:
   std::vector<std::int32_t> table_of_, dimensions_;

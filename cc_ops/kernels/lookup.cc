@@ -35,7 +35,7 @@ class LookupOp final : public OpKernel {
 
  private:
   Status run(OpKernelContext* context, const LockedTables& tables) {
-    std::vector<cpu::Bags> bags;
+    std::vector<Bags> bags;
     SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
     std::vector<cpu::LookupFeature> features;
     for (int f = 0; f < inputs_.features(); ++f) {
@@ -73,7 +73,7 @@ class WeightGradientsOp final : public OpKernel {
 
  private:
   Status run(OpKernelContext* context, const LockedTables& tables) {
-    std::vector<cpu::Bags> bags;
+    std::vector<Bags> bags;
     SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
     tensorflow::OpInputList gradients, weights;
     if (!context->input_list("gradients", &gradients).ok() ||

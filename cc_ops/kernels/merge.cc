@@ -28,7 +28,7 @@ class MergeOp final : public OpKernel {
 
  private:
   Status run(OpKernelContext* context, const LockedTables& tables) {
-    std::vector<cpu::Bags> bags;
+    std::vector<Bags> bags;
     SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
     tensorflow::OpInputList gradients;
     if (!context->input_list("gradients", &gradients).ok()) {

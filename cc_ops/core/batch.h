@@ -1,16 +1,18 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the stages of one rank work on: the ids of one feature in bags.
-#ifndef SOK_CPU_BATCH_H_
-#define SOK_CPU_BATCH_H_
+// What the stages of one rank work on: the ids of one feature in bags. On a GPU the pointers are the
+// device's; only the counts may be read on the host.
+#ifndef SOK_CORE_BATCH_H_
+#define SOK_CORE_BATCH_H_
 
 #include <cstdint>
 
 #include "cc_ops/core/combine.h"
+#include "cc_ops/core/host_device.h"
 #include "cc_ops/core/types.h"
 
-namespace sok::cpu {
+namespace sok {
 
 // Bag b holds the ids [begin(b), end(b)): by row splits, or all bags `hotness` long.
 struct Bags {
@@ -21,15 +23,15 @@ struct Bags {
   std::int64_t hotness = 1;
   Combiner combiner = Combiner::kSum;
 
-  std::int64_t begin(std::int64_t bag) const {
+  SOK_HD std::int64_t begin(std::int64_t bag) const {
     return row_splits != nullptr ? row_splits[bag] : bag * hotness;
   }
-  std::int64_t end(std::int64_t bag) const { return begin(bag + 1); }
+  SOK_HD std::int64_t end(std::int64_t bag) const { return begin(bag + 1); }
   std::int64_t ids_count() const { return begin(bags); }
-  float weight(std::int64_t i) const { return weights != nullptr ? weights[i] : 1.0f; }
+  SOK_HD float weight(std::int64_t i) const { return weights != nullptr ? weights[i] : 1.0f; }
 
   // What the weighted sum of a bag is multiplied with.
-  float scale(std::int64_t bag) const {
+  SOK_HD float scale(std::int64_t bag) const {
     if (combiner == Combiner::kSum) return 1.0f;
     Divisor divisor;
     if (weights == nullptr) {
@@ -47,6 +49,6 @@ struct Columns {
   void* data = nullptr;
 };
 
-}  // namespace sok::cpu
+}  // namespace sok
 
-#endif  // SOK_CPU_BATCH_H_
+#endif  // SOK_CORE_BATCH_H_
