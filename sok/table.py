@@ -187,7 +187,8 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
             decoded = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
             widths = [int(width) for width in np.asarray(state["state_widths"])]
             initials = dict(zip(decoded, (float(x) for x in np.asarray(state["state_initials"]))))
-        parts = tf.split(tf.convert_to_tensor(state["states"], tf.float32), widths, axis=1)
+        states = tf.convert_to_tensor(state["states"], tf.float32)
+        parts = tf.split(states, widths, axis=1) if widths else []
         return self.write(
             state["keys"],
             {"values": state["values"], **dict(zip(initials, parts))},

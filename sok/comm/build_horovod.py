@@ -35,8 +35,8 @@ from pathlib import Path
 VERSION = "0.28.1"
 SDIST_SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 JOBS = 2  # the TensorFlow sources take about 2 GB each to compile
+SITE_PACKAGES = Path(sysconfig.get_path("platlib"))
 RUNTIME_NEEDS = ["pyyaml", "psutil", "cloudpickle", "packaging"]
-TENSORFLOW_NAMES = ["tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"]
 
 # (file, text, its replacement); the CUDA parts are inert in a CPU build.
 # fmt: off
@@ -97,33 +97,30 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def cuda_toolkit() -> tuple[Path, str]:
+def cuda_toolkit() -> tuple[str, str]:
     """The CUDA toolkit's folder and its major version."""
-    nvcc = shutil.which("nvcc")
-    roots = [os.environ.get("HOROVOD_CUDA_HOME"), os.environ.get("CUDA_HOME"), "/usr/local/cuda",
-             nvcc and str(Path(nvcc).resolve().parent.parent)]  # fmt: skip
-    for root in filter(None, roots):
-        if os.access(Path(root, "bin", "nvcc"), os.X_OK) and Path(root, "include", "cuda_runtime.h").exists():
-            text = subprocess.run([Path(root, "bin", "nvcc"), "--version"], capture_output=True, text=True).stdout
-            if found := re.search(r"release (\d+)", text):
-                return Path(root), found[1]
-    raise BuildError("no CUDA toolkit found: install one and set HOROVOD_CUDA_HOME to its folder, or leave out --cuda")
+    home = os.environ.get("HOROVOD_CUDA_HOME") or os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    nvcc = Path(home, "bin", "nvcc")
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout if nvcc.exists() else ""
+    if not (found := re.search(r"release (\d+)", text)):
+        raise BuildError(f"no CUDA toolkit in {home}: set HOROVOD_CUDA_HOME to its folder, or leave out --cuda")
+    return home, found[1]
 
 
 class Builder:
     """One wheel: its name in the cache, and the way to make it."""
 
     def __init__(self, cuda: bool) -> None:
-        self.tensorflow = installed(*TENSORFLOW_NAMES) or ""
-        if not self.tensorflow:
+        tensorflow = installed("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
+        if not tensorflow:
             raise BuildError(f"no TensorFlow in {sys.executable}: pip install tensorflow")
-        self.cuda, variant = None, "cpu"
+        self.cuda, variant = cuda, "cpu"
         if cuda:
-            self.cuda, self.cuda_major = cuda_toolkit()
+            self.cuda_home, self.cuda_major = cuda_toolkit()
             self.architectures = os.environ.get("HOROVOD_BUILD_CUDA_CC_LIST", "80,90")
             variant = f"cuda{self.cuda_major}.sm{self.architectures.replace(',', '.')}"
         # A local version tells this build from any other Horovod that may be installed.
-        self.local = re.sub(r"[^0-9a-z.]+", ".", f"tf{self.tensorflow}.{variant}.{RECIPE}".lower())
+        self.local = re.sub(r"[^0-9a-z.]+", ".", f"tf{tensorflow}.{variant}.{RECIPE}".lower())
         tag = f"{sys.implementation.cache_tag}-{platform.machine()}"
         root = Path(os.environ.get("SOK_CACHE") or Path.home() / ".cache" / "sok")
         self.folder = root.expanduser().absolute() / "horovod" / f"{VERSION}+{self.local}-{tag}"
@@ -146,7 +143,10 @@ class Builder:
 
     def wheel(self) -> Path:
         """The wheel from the cache, built first when it is not there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BuildError(f"cannot make the cache: {error}; set SOK_CACHE to a folder that you may write") from error
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits and finds the wheel
             for path in self.folder.glob("*.whl"):
@@ -171,24 +171,24 @@ class Builder:
         if not shutil.which(compiler):
             raise BuildError(f"no C++ compiler {compiler!r}: install g++ 9 or later, or set CXX")
         needs = [name for name in ("cmake", "ninja") if not shutil.which(name, path=env["PATH"])]
-        needs += [name for name in ("setuptools", "wheel", "packaging") if not installed(name)]
+        needs += [] if installed("packaging") else ["packaging"]
+        # From 70.1 on setuptools makes wheels by itself, and needs no `wheel` beside it.
+        needs += [] if int((installed("setuptools") or "0").split(".")[0]) > 70 else ["setuptools>70.1"]
         if self.cuda:
             env |= ENVIRONMENT_CUDA
-            env |= {"HOROVOD_CUDA_HOME": str(self.cuda), "HOROVOD_BUILD_CUDA_CC_LIST": self.architectures}
-            home = Path(os.environ.get("HOROVOD_NCCL_HOME") or Path(sysconfig.get_path("platlib"), "nvidia", "nccl"))
-            if not (home / "include" / "nccl.h").exists():
-                home = tools / "nvidia" / "nccl"
+            env |= {"HOROVOD_CUDA_HOME": self.cuda_home, "HOROVOD_BUILD_CUDA_CC_LIST": self.architectures}
+            env["HOROVOD_NCCL_HOME"] = os.environ.get("HOROVOD_NCCL_HOME") or str(work / "nccl")
+            nccl = SITE_PACKAGES / "nvidia" / "nccl"
+            if not nccl.exists() and "HOROVOD_NCCL_HOME" not in os.environ:
+                nccl = tools / "nvidia" / "nccl"
                 needs.append(f"nvidia-nccl-cu{self.cuda_major}")
+            # The package has libnccl.so.2 only, and the linker looks for libnccl.so.
+            (work / "nccl" / "lib").mkdir(parents=True)
+            (work / "nccl" / "include").symlink_to(nccl / "include")
+            (work / "nccl" / "lib" / "libnccl.so").symlink_to(nccl / "lib" / "libnccl.so.2")
         if needs:
             say(f"fetching {', '.join(needs)}")
             self.pip("fetching the build tools", "install", "--target", tools, *needs, env=env, cwd=work)
-        if self.cuda:
-            # The package has libnccl.so.2 only, and the linker looks for libnccl.so.
-            shutil.copytree(home, work / "nccl", symlinks=True)
-            link = work / "nccl" / "lib" / "libnccl.so"
-            if not link.exists():
-                link.symlink_to("libnccl.so.2")
-            env["HOROVOD_NCCL_HOME"] = str(work / "nccl")
         return env
 
     def build(self, work: Path) -> Path:
@@ -201,7 +201,9 @@ class Builder:
         fetch = ["download", "--no-binary", "horovod", *options, "-r", "sdist.txt"]
         self.pip("downloading the sdist", *fetch, env=env, cwd=work)
         with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as archive:
-            archive.extractall(work, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+            # Not in the first releases of 3.10 and 3.11; without it 3.12 warns.
+            archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            archive.extractall(work)
         source = work / f"horovod-{VERSION}"
         for name, old, new in EDITS:
             text = (source / name).read_text()
@@ -224,7 +226,7 @@ class Builder:
         if installed("horovod") != f"{VERSION}+{self.local}":
             self.pip("installing the wheel", "install", "--no-deps", wheel, env=env, cwd=self.folder)
         needs = list(RUNTIME_NEEDS)
-        if self.cuda and not Path(sysconfig.get_path("platlib"), "nvidia", "nccl", "lib").exists():
+        if self.cuda and not (SITE_PACKAGES / "nvidia" / "nccl").exists():
             needs.append(f"nvidia-nccl-cu{self.cuda_major}")
         self.pip("installing what Horovod needs", "install", *needs, env=env, cwd=self.folder)
         self.run("importing it", [sys.executable, "-c", "import horovod.tensorflow"], env, self.folder)

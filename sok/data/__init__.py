@@ -2,6 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of the public data sets that the demos and the tests train on.
 
-Nothing of a data set lies in this repository: it is downloaded when first asked for, checked against
-a hash, and kept in a cache folder.
+Nothing of a data set lies in this repository: it is downloaded when first asked for, checked
+against a hash, and kept in a cache folder.
 """

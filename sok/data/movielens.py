@@ -8,7 +8,7 @@ whatever else the data set holds.
 
 Example:
     train, validation = split(load(), seed=1)
-    model.fit(train.dataset(batch_size=1024, shuffle_seed=1), validation_data=validation.dataset(1024))
+    model.fit(train.dataset(512, shuffle_seed=1), validation_data=validation.dataset(4096))
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Ratings:
             name: tf.constant(column) for name, column in self.ids.items()
         }
         # validate=False: the splits were made here, and the check would put asserts into the graph.
-        tensors["genres"] = tf.RaggedTensor.from_row_splits(self.genres, self.genre_splits, validate=False)
+        tensors["genres"] = tf.RaggedTensor.from_row_splits(
+            self.genres, self.genre_splits, validate=False
+        )
         return tensors
 
     def dataset(self, batch_size: int, shuffle_seed: int | None = None) -> tf.data.Dataset:
@@ -89,7 +91,9 @@ class Ratings:
 
         # Row numbers are shuffled and whole batches gathered: far cheaper than a dataset of rows.
         def gather(batch: tf.Tensor):
-            return {name: tf.gather(column, batch) for name, column in features.items()}, tf.gather(labels, batch)
+            return {name: tf.gather(column, batch) for name, column in features.items()}, tf.gather(
+                labels, batch
+            )
 
         return rows.batch(batch_size).map(gather, num_parallel_calls=1).prefetch(2)
 
@@ -108,13 +112,23 @@ def cache_folder() -> Path:
 def download() -> Path:
     """The folder with the three files of `FILES`, fetched by pip unless they are there already."""
     folder = cache_folder() / "ml-100k"
-    if all((folder / name).is_file() and _sha256(folder / name) == digest for name, digest in FILES.items()):
+    if all(
+        (folder / name).is_file() and _sha256(folder / name) == digest
+        for name, digest in FILES.items()
+    ):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     # The temporary folder lies inside the cache, so that the final moves are atomic renames and a
     # second process that downloads at the same time does no harm.
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         command += ["--no-deps", "--only-binary=:all:", "--dest", temporary, WHEEL]
         subprocess.run(command, check=True)
         (wheel,) = Path(temporary).glob("*.whl")
@@ -135,9 +149,13 @@ def load() -> Ratings:
         for user, age, gender, occupation, zip_code in _lines(folder / "ml-100k.user")
     }
     genres = {
-        int(item): [stable_id(word) for word in words.split()] for item, _, _, words in _lines(folder / "ml-100k.item")
+        int(item): [stable_id(word) for word in words.split()]
+        for item, _, _, words in _lines(folder / "ml-100k.item")
     }
-    columns = [(int(user), int(item), float(rating)) for user, item, rating, _ in _lines(folder / "ml-100k.inter")]
+    columns = [
+        (int(user), int(item), float(rating))
+        for user, item, rating, _ in _lines(folder / "ml-100k.inter")
+    ]
     user = np.array([row[0] for row in columns], np.int64)
     item = np.array([row[1] for row in columns], np.int64)
     profile = np.array([users[row[0]] for row in columns], np.int64)
@@ -149,7 +167,8 @@ def load() -> Ratings:
 
 
 def split(ratings: Ratings, seed: int, validation: float = 0.2) -> tuple[Ratings, Ratings]:
-    """(training, validation): a random part `validation` of the rows is held out, chosen by `seed`."""
+    """(training, validation): a random part `validation` of the rows, chosen by `seed`, is held
+    out."""
     order = np.random.default_rng(seed).permutation(len(ratings))
     held_out = round(len(ratings) * validation)
     return ratings.take(order[held_out:]), ratings.take(order[:held_out])
@@ -164,14 +183,19 @@ def permute_ids(ratings: Ratings, seed: int, features: Sequence[str] = FEATURES)
     if unknown:
         raise ValueError(f"features must be among {FEATURES}, got {sorted(unknown)}")
     generator = np.random.default_rng(seed)
-    ids = {n: generator.permutation(column) if n in features else column for n, column in ratings.ids.items()}
+    ids = {
+        n: generator.permutation(column) if n in features else column
+        for n, column in ratings.ids.items()
+    }
     bags = ratings.genres, ratings.genre_splits
     if "genres" in features:
         bags = _take_bags(*bags, generator.permutation(len(ratings)))
     return Ratings(ids, *bags, ratings.labels)
 
 
-def _take_bags(values: np.ndarray, splits: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _take_bags(
+    values: np.ndarray, splits: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(values, splits) of the bags `rows` of a ragged array, without a loop over rows."""
     lengths = np.diff(splits)[rows]
     new_splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -192,7 +216,9 @@ def _sha256(path: Path) -> str:
 
 
 def _check(path: Path, expected: str) -> None:
-    """Raises ValueError unless the file has the hash that was recorded when this reader was written."""
+    """Raises ValueError unless the file has the hash that this reader was written for."""
     found = _sha256(path)
     if found != expected:
-        raise ValueError(f"{path.name} has sha256 {found}, wanted {expected}: it is not the file this reader knows")
+        raise ValueError(
+            f"{path.name} has sha256 {found}, wanted {expected}: this reader does not know the file"
+        )

@@ -29,7 +29,11 @@ def distributed_embeddings(
     """
     return {
         name: DistributedEmbedding(
-            dimension, combiner="mean", name=name, seed=None if seed is None else seed + number, **options
+            dimension,
+            combiner="mean",
+            name=name,
+            seed=None if seed is None else seed + number,
+            **options,
         )
         for number, name in enumerate(features)
     }
@@ -44,7 +48,7 @@ class DLRM(keras.Model):
     otherwise nothing would tell it about one feature alone.
 
     Args:
-        embeddings: feature name -> layer that maps ids to float [batch, dimension]; all of one width.
+        embeddings: feature name -> layer from ids to float [batch, dimension]; all of one width.
         dense_features: names of float inputs, each [batch] or [batch, k].
         bottom_units: hidden widths of the perceptron over the dense features.
         top_units: hidden widths of the perceptron over the dot products.
@@ -76,7 +80,9 @@ class DLRM(keras.Model):
         super().__init__(**kwargs)
         vectors = len(embeddings) + bool(dense_features)
         if vectors < 2:
-            raise ValueError(f"DLRM needs at least two features to combine, got {[*embeddings, *dense_features]}")
+            raise ValueError(
+                f"DLRM needs at least two features to combine, got {[*embeddings, *dense_features]}"
+            )
         self.embeddings = dict(embeddings)
         self.dense_features = tuple(dense_features)
         self.bottom_units = tuple(bottom_units)
@@ -97,7 +103,9 @@ class DLRM(keras.Model):
         batch, width = None, 0
         for name, layer in self.embeddings.items():
             if name not in input_shape:
-                raise ValueError(f"DLRM has an embedding {name!r}, but its inputs are {sorted(input_shape)}")
+                raise ValueError(
+                    f"DLRM has an embedding {name!r}, but its inputs are {sorted(input_shape)}"
+                )
             if not layer.built:
                 layer.build(tuple(input_shape[name]))
             batch, width = layer.compute_output_shape(tuple(input_shape[name]))
@@ -105,7 +113,9 @@ class DLRM(keras.Model):
         if self.dense_features:
             shapes = [tuple(input_shape[name]) for name in self.dense_features]
             hidden = [keras.layers.Dense(units, activation="relu") for units in self.bottom_units]
-            self._bottom = keras.Sequential([*hidden, keras.layers.Dense(width, activation="relu")], name="bottom")
+            self._bottom = keras.Sequential(
+                [*hidden, keras.layers.Dense(width, activation="relu")], name="bottom"
+            )
             self._bottom.build((batch, sum(shape[1] if len(shape) > 1 else 1 for shape in shapes)))
             others = width
         self._top.build((batch, others + len(self._pairs)))
@@ -117,7 +127,10 @@ class DLRM(keras.Model):
         others = vectors
         if self._bottom is not None:
             columns = [inputs[name] for name in self.dense_features]
-            columns = [keras.ops.expand_dims(column, 1) if len(column.shape) == 1 else column for column in columns]
+            columns = [
+                keras.ops.expand_dims(column, 1) if len(column.shape) == 1 else column
+                for column in columns
+            ]
             others = [self._bottom(keras.ops.concatenate(columns, axis=1))]
             vectors = [*others, *vectors]
         stacked = keras.ops.stack(vectors, axis=1)
@@ -126,11 +139,16 @@ class DLRM(keras.Model):
         pairs = keras.ops.take(products, self._pairs, axis=1)
         return self._top(keras.ops.concatenate([*others, pairs], axis=1))
 
-    def compute_output_shape(self, input_shape: Mapping[str, Sequence[int | None]]) -> tuple[int | None, int]:
+    def compute_output_shape(
+        self, input_shape: Mapping[str, Sequence[int | None]]
+    ) -> tuple[int | None, int]:
         return next(iter(input_shape.values()))[0], 1
 
     def get_config(self) -> dict[str, Any]:
-        layers = {name: keras.saving.serialize_keras_object(layer) for name, layer in self.embeddings.items()}
+        layers = {
+            name: keras.saving.serialize_keras_object(layer)
+            for name, layer in self.embeddings.items()
+        }
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
@@ -142,7 +160,9 @@ class DLRM(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> DLRM:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> DLRM:
         layers = {
             name: keras.saving.deserialize_keras_object(layer, custom_objects)
             for name, layer in config["embeddings"].items()

@@ -40,8 +40,8 @@ def make_optimizer(name: str) -> keras.optimizers.Optimizer:
     if name == "sgd":
         return sok.OptimizerWrapper(keras.optimizers.SGD(1.0))
     if name == "adagrad":
-        # A row's gradient of a mean loss is about 1e-3. Keras's initial accumulator of 0.1 would hold
-        # every step down until thousands of them have been summed up.
+        # The squared gradients of a user's row add up to about 1e-3 over the whole training. The
+        # initial accumulator of Keras, 0.1, would drown them: Adagrad would act as a slow SGD.
         return sok.OptimizerWrapper(keras.optimizers.Adagrad(0.05, initial_accumulator_value=1e-3))
     raise ValueError(f'optimizer must be "adagrad" or "sgd", got {name!r}')
 
@@ -58,8 +58,8 @@ def train(
     optimizer: str = "adagrad",
     verbose: int | str = "auto",
 ) -> tuple[DLRM, dict[str, list[float]], tf.data.Dataset]:
-    """(model, history, validation data): the history has "loss", "auc", "val_loss" and "val_auc", one
-    number for each epoch."""
+    """(model, history, validation data): the history has "loss", "auc", "val_loss" and "val_auc",
+    one number for each epoch."""
     keras.utils.set_random_seed(seed)
     training, validation = movielens.split(movielens.load(), seed)
     held_out = validation.dataset(EVALUATION_BATCH_SIZE)
@@ -71,7 +71,9 @@ def train(
     )
     # The dataset shuffles by itself; Keras's default, shuffle=True, would only warn that it cannot.
     batches = training.dataset(BATCH_SIZE, shuffle_seed=seed)
-    history = model.fit(batches, validation_data=held_out, epochs=epochs, shuffle=False, verbose=verbose)
+    history = model.fit(
+        batches, validation_data=held_out, epochs=epochs, shuffle=False, verbose=verbose
+    )
     return model, history.history, held_out
 
 
@@ -93,7 +95,9 @@ def plot(history: Mapping[str, Sequence[float]], path: Path) -> None:
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     FigureCanvasAgg(figure)
     epochs = range(1, len(history["loss"]) + 1)
-    for axes, key, title in zip(figure.subplots(1, 2), ("loss", "auc"), ("binary cross-entropy", "AUC"), strict=True):
+    for axes, key, title in zip(
+        figure.subplots(1, 2), ("loss", "auc"), ("binary cross-entropy", "AUC"), strict=True
+    ):
         axes.plot(epochs, history[key], marker=".", label="training (with dropout)")
         axes.plot(epochs, history[f"val_{key}"], marker=".", label="validation")
         axes.set(title=title, xlabel="epoch")
@@ -113,21 +117,32 @@ def evaluate(folder: Path, seed: int) -> int:
     expected = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["val_auc"]
     model = keras.saving.load_model(folder / "model.keras")
     _, validation = movielens.split(movielens.load(), seed)
-    found = model.evaluate(validation.dataset(EVALUATION_BATCH_SIZE), verbose=0, return_dict=True)["auc"]
+    found = model.evaluate(validation.dataset(EVALUATION_BATCH_SIZE), verbose=0, return_dict=True)[
+        "auc"
+    ]
     same = abs(found - expected) <= AUC_TOLERANCE
     verdict = "the same as" if same else "NOT the same as"
-    print(f"Process {os.getpid()} loaded model.keras: validation AUC {found:.6f}, {verdict} {expected:.6f} before.")
+    print(
+        f"Process {os.getpid()} loaded model.keras: validation AUC {found:.6f}, {verdict} "
+        f"{expected:.6f} before."
+    )
     return 0 if same else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sok.models.movielens_demo", description=__doc__.split("\n")[0])
-    parser.add_argument("--seed", type=int, default=1, help="of the split, the order and the initial values")
+    parser = argparse.ArgumentParser(
+        prog="python -m sok.models.movielens_demo", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the split, the order and the initial values"
+    )
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--output", type=Path, default=Path("build/demo"), metavar="DIR")
     parser.add_argument("--optimizer", choices=("adagrad", "sgd"), default="adagrad")
-    parser.add_argument("--evaluate", type=Path, metavar="DIR", help="only evaluate the model saved there")
+    parser.add_argument(
+        "--evaluate", type=Path, metavar="DIR", help="only evaluate the model saved there"
+    )
     options = parser.parse_args(arguments)
     if options.evaluate:
         return evaluate(options.evaluate, options.seed)
@@ -136,13 +151,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     model, history, validation = train(options.seed, options.epochs, options.optimizer)
     seconds = time.perf_counter() - start
     metrics = model.evaluate(validation, verbose=0, return_dict=True)
-    print(f"\nTrained {options.epochs} epochs in {seconds:.0f} s: validation AUC {metrics['auc']:.6f}\n")
+    print(
+        f"\nTrained {options.epochs} epochs in {seconds:.0f} s: "
+        f"validation AUC {metrics['auc']:.6f}\n"
+    )
     print(describe_tables(model), end="\n\n", flush=True)
 
     options.output.mkdir(parents=True, exist_ok=True)
     plot(history, options.output / "learning_curve.png")
     model.save(options.output / "model.keras")
-    record = {"seed": options.seed, "optimizer": options.optimizer, "val_auc": metrics["auc"], "history": history}
+    record = {
+        "seed": options.seed,
+        "optimizer": options.optimizer,
+        "val_auc": metrics["auc"],
+        "history": history,
+    }
     (options.output / "metrics.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
     print(f"Wrote model.keras, learning_curve.png and metrics.json to {options.output}", flush=True)
 
