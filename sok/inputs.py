@@ -27,6 +27,12 @@ class Record:
     def is_ragged(self) -> bool:
         return self.row_splits is not None
 
+    def batch_size(self) -> tf.Tensor:
+        """The number of bags, a scalar that TensorFlow keeps in host memory."""
+        if self.row_splits is None:
+            return tf.shape(self.ids, out_type=tf.int64)[0]
+        return tf.shape(self.row_splits, out_type=tf.int64)[0] - 1
+
     def flat(self) -> "Record":
         """Every id in a bag of its own."""
         count = tf.size(self.ids, out_type=tf.int64)

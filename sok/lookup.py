@@ -31,6 +31,17 @@ def check_combiner(combiner: Any) -> str | None:
     return combiner
 
 
+def check_max_norm(max_norm: Any) -> float:
+    """The norm, or 0 for None.
+
+    Raises:
+        ValueError: it is not above 0.
+    """
+    if max_norm is not None and not max_norm > 0:
+        raise ValueError(f"max_norm must be above 0, or None, got {max_norm!r}")
+    return 0.0 if max_norm is None else float(max_norm)
+
+
 def check_table(variable: Any) -> TableVariable:
     if not isinstance(variable, TableVariable):
         raise TypeError(
@@ -49,6 +60,7 @@ def lookup_sparse(
     *,
     training=True,
     max_norm=None,
+    mask_value=None,
 ):
     """Looks ids up in one table or several, and combines the rows of each bag.
 
@@ -63,9 +75,12 @@ def lookup_sparse(
         training: True (default): unknown ids are inserted. False: they read the table's default and
             nothing changes.
         max_norm: rows longer than this are scaled down to it as they are read.
+        mask_value: dense ids equal to it are left out, for instance padding; uncombined, they give
+            zeros.
 
     Returns:
-        [batch, dimension] in the dtype of the rows (a list if `params` is a list).
+        [batch, dimension] in the dtype of the rows (a list if `params` is a list). Uncombined: dense
+        ids give ids.shape + [dimension], ragged and sparse ids a RaggedTensor.
 
     Raises:
         ValueError, TypeError: an argument is not what is listed.
@@ -84,7 +99,9 @@ def lookup_sparse(
     if combiners is None:
         combiners = "mean"
     features = [
-        pipeline.Feature(variable, ids, weights, check_combiner(combiner), f"sp_ids[{i}]")
+        pipeline.Feature(
+            variable, ids, weights, check_combiner(combiner), f"sp_ids[{i}]", mask_value
+        )
         for i, (variable, ids, weights, combiner) in enumerate(
             zip(
                 variables,
@@ -94,7 +111,7 @@ def lookup_sparse(
             )
         )
     ]
-    norms = {id(variable): max_norm for variable in variables} if max_norm else None
+    norms = {id(variable): check_max_norm(max_norm) for variable in variables}
     outputs = pipeline.run(features, training=bool(training), max_norms=norms)
     return outputs[0] if single else outputs
 
@@ -109,9 +126,43 @@ def all2all_dense_embedding(param, indices, *, training=True):
 
     Returns:
         indices.shape + [dimension].
+
+    >>> table = sok.Variable([[1.0, 2.0], [3.0, 4.0]])
+    >>> sok.all2all_dense_embedding(table, tf.constant([1, 0])).numpy()
+    array([[3., 4.],
+           [1., 2.]], dtype=float32)
     """
     feature = pipeline.Feature(check_table(param), indices, None, None, "indices")
     return pipeline.run([feature], training=bool(training))[0]
+
+
+class _EmbeddingLookup(tf.__internal__.dispatch.OpDispatcher):
+    """`tf.nn.embedding_lookup(table, ids, max_norm=None)`, through TensorFlow's own dispatch.
+
+    ids have any shape, or are ragged; unknown ones are inserted.
+    """
+
+    def handle(self, args, kwargs):
+        def read(params, ids, max_norm=None, name=None):
+            del name
+            if not isinstance(params, TableVariable):
+                return self.NOT_SUPPORTED
+            ragged = isinstance(ids, tf.RaggedTensor)
+            ids = ids if ragged else tf.convert_to_tensor(ids)
+            flat = ids.flat_values if ragged else tf.reshape(ids, [-1])
+            feature = pipeline.Feature(params, flat, None, None, "ids")
+            norms = {id(params): check_max_norm(max_norm)}
+            (rows,) = pipeline.run([feature], training=True, max_norms=norms)
+            if ragged:
+                return ids.with_flat_values(rows)
+            rows = tf.reshape(rows, tf.concat([tf.shape(ids), [params.dimension]], 0))
+            rows.set_shape(ids.shape.concatenate(params.dimension))
+            return rows
+
+        return read(*args, **kwargs)
+
+
+_EmbeddingLookup().register(tf.nn.embedding_lookup)
 
 
 def assign(variable, indices, values):

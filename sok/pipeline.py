@@ -62,7 +62,7 @@ def run(
     norms = [float((max_norms or {}).get(id(variable), 0.0)) for variable in variables]
 
     records = [_record(feature) for feature in features]
-    _check_batches(features, records)
+    checks = _batch_checks(features, records)
     reads = [
         lookup_stage.FeatureRead(
             table=position[id(feature.table)],
@@ -73,12 +73,13 @@ def run(
         for feature, record in zip(features, records)
     ]
     communicator = comm_module.current()
-    if communicator.size == 1:
-        outputs = lookup_stage.lookup(tables, reads, training=training, max_norms=norms)
-    else:
-        outputs = rank_stages.lookup(
-            communicator, variables, reads, training=training, max_norms=norms
-        )
+    with tf.control_dependencies(checks):
+        if communicator.size == 1:
+            outputs = lookup_stage.lookup(tables, reads, training=training, max_norms=norms)
+        else:
+            outputs = rank_stages.lookup(
+                communicator, variables, reads, training=training, max_norms=norms
+            )
     return [
         output if feature.combiner else record.outer(output)
         for feature, record, output in zip(features, records, outputs)
@@ -99,24 +100,19 @@ def _record(feature: Feature) -> inputs.Record:
     )
 
 
-def _check_batches(features: list[Feature], records: list[inputs.Record]) -> None:
-    """Features of one call have one batch size; where it is known, a difference is an error now."""
-    known = None
-    for feature, record in zip(features, records):
-        size = (
-            record.row_splits.shape[0] - 1
-            if record.is_ragged and record.row_splits.shape[0] is not None
-            else None
-            if record.is_ragged
-            else record.ids.shape[0]
-        )
-        if size is None:
-            continue
-        if known is not None and known[1] != size:
-            raise tf.errors.InvalidArgumentError(
-                None,
-                None,
-                f"features of one call must have one batch size: {known[0]!r} has {known[1]}, "
-                f"{feature.name!r} has {size}",
-            )
-        known = (feature.name, size)
+def _batch_checks(features: list[Feature], records: list[inputs.Record]) -> list[tf.Operation]:
+    """Features of one call have one batch size: an error now where it is known, else a check."""
+    rule = "features of one call must have one batch size"
+    sizes = [tf.get_static_value(record.batch_size()) for record in records]
+    known = [(feature.name, int(n)) for feature, n in zip(features, sizes) if n is not None]
+    for name, size in known[1:]:
+        first_name, first = known[0]
+        if size != first:
+            message = f"{rule}: {first_name!r} has {first}, {name!r} has {size}"
+            raise tf.errors.InvalidArgumentError(None, None, message)
+    if len(known) == len(features) or len(features) < 2:
+        return []
+    dynamic = tf.stack([record.batch_size() for record in records])
+    same = tf.reduce_all(tf.equal(dynamic, dynamic[0]))
+    names = [feature.name for feature in features]
+    return [tf.debugging.Assert(same, [f"{rule}; these have", names, dynamic], summarize=1000)]
