@@ -13,7 +13,8 @@ from sok.lookup import (
     filter_variables,
     lookup_sparse,
 )
-from sok.optimizers import SGD, OptimizerWrapper
+from sok.optimizers import OptimizerWrapper
+from sok.optimizers.wrapper import SGD
 from sok.stats import stats
 from sok.variables import DynamicVariable, Variable
 

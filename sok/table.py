@@ -23,8 +23,12 @@ _counter = itertools.count()
 _counter_lock = threading.Lock()
 
 
-class UnwrappedOptimizerError(TypeError):
-    """A Keras optimizer met a table. Only `sok.OptimizerWrapper` can update one."""
+class UnwrappedOptimizerError(TypeError, AttributeError):
+    """A Keras optimizer met a table. Only `sok.OptimizerWrapper` can update one.
+
+    An AttributeError too: a checkpoint asks every optimizer in it for the slots of every object, and
+    takes that for an answer.
+    """
 
     def __init__(self, name: str):
         super().__init__(

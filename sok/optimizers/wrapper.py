@@ -1,158 +1,339 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The optimizer wrapper: dense variables go to the wrapped optimizer, table rows to fused ops."""
+"""The optimizer wrapper: dense variables go to the wrapped optimizer, table rows to one fused op.
 
+This file has what all wrappers do; `keras3.py` and `tf_keras.py` make them optimizers of their Keras.
+"""
+
+import dataclasses
+import importlib
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from sok.optimizers import rules
+from sok import _native, comm
+from sok.lookup import filter_variables
+from sok.optimizers import across_ranks
+from sok.optimizers.clipping import TableGradient, all_finite, clip
+from sok.optimizers.rules import LegacySource, Source, TfKerasSource, source_type
 from sok.stages.merge import merge_slices
 from sok.stages.update import TableStep, update
 from sok.variables import TableVariable
 
+SCALE_LINE = 'sok.OptimizerWrapper(keras.optimizers.Adam(...), loss_scale="dynamic")'
 
-@keras.saving.register_keras_serializable("sok")
-class OptimizerWrapper(keras.optimizers.Optimizer):
-    """Trains tables and dense variables with one Keras optimizer.
+
+@dataclasses.dataclass
+class _Settings:
+    """What a wrapper was constructed with, out of sight of Keras's tracking of attributes."""
+
+    name: str
+    update: str
+    sparse_reduction: str
+    dense_reduction: str | None
+    loss_scale: str | float | None
+    source: Source
+    table_sources: dict[str, Source]
+    names_checked: bool = False
+    undecayed: set[int] = dataclasses.field(default_factory=set)
+
+
+class OptimizerWrapper:
+    """Trains tables and dense variables with one optimizer of Keras 3 or tf_keras.
+
+    The object belongs to the Keras of the optimizer given: it goes into `model.compile` and into custom
+    loops in its place. Dense variables are left to that optimizer. Rows get its formula, learning rate or
+    schedule, clipping and decoupled weight decay from an op that touches all tables at once; the
+    gradients of one row are summed before the one update it gets.
 
     Args:
-        optimizer: a Keras optimizer (see `sok.optimizers.supported()`), its name or its config. Its
-            learning rate, schedule, clipping and weight decay hold for tables too.
-        update: "local" (default): only rows of the batch change. "global": every row is treated as
-            a dense optimizer would, with a zero gradient if it is not in the batch.
+        optimizer: an optimizer of one of the types in `sok.optimizers.supported()`, its name or config.
+        update: "local" (default): only rows of the batch change. "global": every row is treated as a
+            dense optimizer would, with a zero gradient if it is not in the batch.
+        sparse_reduction: over several ranks, "mean" (default) or "sum" of their gradients for a row.
+        dense_reduction: over several ranks, "mean" (default) of their gradients of dense variables, or
+            None to leave these as they are, for instance under `hvd.DistributedGradientTape`.
+        loss_scale: for float16: "dynamic", or a number. A dynamic scale halves, and nothing is updated,
+            when a gradient is not finite. The object is then a `LossScaleOptimizer` of its Keras too,
+            and `compile` does not wrap it again.
+        per_table: another optimizer, or only another learning rate (a number or a schedule), for some
+            tables: a dict by table or by its name.
+        name: of the optimizer.
 
-    The gradients of one row are summed before the one update it gets.
+    Raises:
+        ValueError: an argument is not what is listed, or the optimizer has no sparse counterpart.
+        TypeError: `optimizer` is none.
 
-    >>> optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.1))
     >>> table = sok.DynamicVariable(1, initializer="ones")
+    >>> optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(0.1))
     >>> with tf.GradientTape() as tape:
     ...     loss = tf.reduce_sum(sok.lookup_sparse(table, tf.constant([[5, 5]]), combiners="sum"))
-    >>> optimizer.apply_gradients(zip(tape.gradient(loss, [table]), [table]))  # doctest: +SKIP
+    >>> _ = optimizer.apply_gradients(zip(tape.gradient(loss, [table]), [table]))
+    >>> sok.lookup_sparse(table, tf.constant([5])).numpy()
+    array([[0.8]], dtype=float32)
     """
 
-    def __init__(self, optimizer, update="local", name=None):
-        optimizer = keras.optimizers.get(optimizer)
-        if update not in ("local", "global"):
-            raise ValueError(f"update must be one of local, global, got {update!r}")
-        for option in ("use_ema", "gradient_accumulation_steps"):
-            if getattr(optimizer, option, None):
+    def __new__(
+        cls,
+        optimizer,
+        update="local",
+        sparse_reduction="mean",
+        dense_reduction="mean",
+        loss_scale=None,
+        per_table=None,
+        name=None,
+    ):
+        if cls is OptimizerWrapper:
+            cls = _class_for(optimizer, loss_scale)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        optimizer,
+        update="local",
+        sparse_reduction="mean",
+        dense_reduction="mean",
+        loss_scale=None,
+        per_table=None,
+        name=None,
+    ):
+        optimizer = self._resolve(optimizer)
+        self._check_not_wrapped(optimizer)
+        for label, value, allowed in (
+            ("update", update, _native.REACHES),
+            ("sparse_reduction", sparse_reduction, across_ranks.SPARSE_REDUCTIONS),
+            ("dense_reduction", dense_reduction, across_ranks.DENSE_REDUCTIONS),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{label} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+        if loss_scale not in (None, "dynamic"):
+            if isinstance(loss_scale, (str, bool)) or not loss_scale > 0:
                 raise ValueError(
-                    f"{option} would need a dense array of a table's shape; construct the optimizer "
-                    "without it"
+                    f'loss_scale must be None, "dynamic" or a positive number, got {loss_scale!r}'
                 )
-        rule = rules.rule_of(optimizer)
-        super().__init__(learning_rate=0.0, name=name or f"sok_{optimizer.name}")
-        self._rule = rule
-        self.inner = optimizer
-        self._reach = update
+            if getattr(optimizer, "loss_scale_factor", None):
+                raise ValueError(
+                    "loss_scale is given twice: construct the optimizer without loss_scale_factor"
+                )
+            loss_scale = float(loss_scale)
+        source = source_type(optimizer)(optimizer)
+        per_table = self._resolve_per_table(optimizer, per_table or {})
+        name = name or f"sok_{optimizer.get_config()['name']}"
+        settings = _Settings(
+            name,
+            update,
+            sparse_reduction,
+            dense_reduction,
+            loss_scale,
+            source,
+            {table: type(source)(other) for table, other in per_table.items()},
+        )
+        self._initialize_base(optimizer, loss_scale, name)
+        self._settings = settings
+        self.per_table = per_table
+
+    # For subclasses.
+
+    @classmethod
+    def _resolve(cls, optimizer: Any) -> Any:
+        """An optimizer from one, its name or its config."""
+        raise NotImplementedError
+
+    def _initialize_base(self, optimizer: Any, loss_scale: Any, name: str) -> None:
+        """Calls the base class's constructor, and keeps the optimizer as `inner_optimizer`."""
+        raise NotImplementedError
+
+    # Construction.
+
+    @staticmethod
+    def _check_not_wrapped(optimizer: Any) -> None:
+        if isinstance(optimizer, OptimizerWrapper):
+            raise ValueError("the optimizer is a sok.OptimizerWrapper already; wrap it once")
+        if "LossScale" in type(optimizer).__name__:
+            raise ValueError(
+                "a LossScaleOptimizer cannot scale the gradients of tables. Give the optimizer inside of "
+                f"it to sok.OptimizerWrapper and write: {SCALE_LINE}"
+            )
+
+    @classmethod
+    def _resolve_per_table(cls, optimizer: Any, per_table: dict) -> dict[str, Any]:
+        resolved = {}
+        for key, value in per_table.items():
+            table = key.name if isinstance(key, TableVariable) else key
+            if not isinstance(table, str):
+                raise TypeError(f"per_table's keys are tables or their names, got {key!r}")
+            if isinstance(value, (int, float)) or callable(value):
+                other = cls._with_learning_rate(optimizer, value, table)
+            else:
+                other = cls._resolve(value)
+                cls._check_not_wrapped(other)
+                if source_type(other) is not source_type(optimizer):
+                    raise TypeError(
+                        f"per_table[{table!r}] is of {type(other).__module__}, but the wrapped optimizer "
+                        f"is of {type(optimizer).__module__}: use one Keras for both"
+                    )
+            if getattr(other, "global_clipnorm", None):
+                raise ValueError(
+                    f"per_table[{table!r}]: global_clipnorm spans all variables; give it to the wrapped "
+                    "optimizer only"
+                )
+            resolved[table] = other
+        return resolved
+
+    @staticmethod
+    def _with_learning_rate(optimizer: Any, learning_rate: Any, table: str) -> Any:
+        """An optimizer with the same hyper-parameters, but for the learning rate."""
+        if isinstance(learning_rate, int):
+            learning_rate = float(learning_rate)
+        config = optimizer.get_config()
+        config |= {"learning_rate": learning_rate, "name": f"{config['name']}_{table}"}
+        if config.get("global_clipnorm"):
+            config["global_clipnorm"] = None
+        return type(optimizer).from_config(config)
 
     # One step counter and one learning rate, the wrapped optimizer's.
 
     @property
     def iterations(self):
-        return self.inner.iterations
+        return self.inner_optimizer.iterations
 
     @property
     def learning_rate(self):
-        return self.inner.learning_rate
+        return self.inner_optimizer.learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value):
-        self.inner.learning_rate = value
+        self.inner_optimizer.learning_rate = value
 
-    @property
-    def variables(self):
-        return self.inner.variables
+    lr = learning_rate
 
-    def scale_loss(self, loss):
-        return self.inner.scale_loss(loss)
+    def exclude_from_weight_decay(self, var_list=None, var_names=None):
+        """Leaves variables and tables out of weight decay, as the method of Keras does.
 
-    def build(self, variables):
-        if self.built:
-            return
-        self.inner.build([v for v in variables if not isinstance(v, TableVariable)])
-        self.built = True
+        Args:
+            var_list: dense variables and tables.
+            var_names: patterns; what has one in its name is left out.
+        """
+        tables, dense = filter_variables(var_list or [])
+        self._settings.undecayed |= {id(table) for table in tables}
+        self.inner_optimizer.exclude_from_weight_decay(dense, var_names)
 
-    def apply(self, grads, trainable_variables=None):
-        if trainable_variables is None:
-            raise ValueError("pass the variables: optimizer.apply(gradients, variables)")
-        pairs = [(g, v) for g, v in zip(grads, trainable_variables) if g is not None]
-        if not self.built:
-            self.build(list(trainable_variables))
-        dense = [(g, v) for g, v in pairs if not isinstance(v, TableVariable)]
-        tables = [
-            (merge_slices(v.handle, v.dimension, _as_slices(g, v)), v)
-            for g, v in pairs
-            if isinstance(v, TableVariable)
-        ]
-        dense, tables = self._clip(dense, tables)
-        # Everything below uses the step's number and learning rate before the dense step advances
-        # them.
-        step = tf.cast(self.inner.iterations, tf.int64) + 1
-        learning_rate = tf.convert_to_tensor(self.inner._get_current_learning_rate())
-        if tables:
-            with tf.control_dependencies([step, learning_rate]):
-                self._update_tables(tables, step, learning_rate)
-        with tf.control_dependencies([step, learning_rate]):
-            if dense:
-                self.inner.apply(*map(list, zip(*dense)))
-            else:
-                self.inner._iterations.assign_add(1)
-
-    def _update_tables(self, tables, step, learning_rate):
-        factor = self.inner.loss_scale_factor
-        update(
-            [
-                TableStep(
-                    variable.table,
-                    gradient,
-                    self._rule,
-                    rules.hyper_of(self.inner, self._rule, learning_rate),
-                    self._reach,
-                )
-                for gradient, variable in tables
-            ],
-            step,
-            scale=1.0 / factor if factor else 1.0,
-        )
-
-    def _clip(self, dense, tables):
-        """Clipping as the wrapped optimizer says, over merged rows and dense gradients together."""
-        inner = self.inner
-        if inner.clipvalue is not None:
-            limit = inner.clipvalue
-            return dense, _map_values(tables, lambda x: tf.clip_by_value(x, -limit, limit))
-        if inner.clipnorm is not None:
-            return dense, _map_values(tables, lambda x: tf.clip_by_norm(x, inner.clipnorm))
-        if inner.global_clipnorm is not None:
-            # The wrapped optimizer clips the dense part again, which then is short enough.
-            values = [g for g, _ in dense] + [g.values for g, _ in tables]
-            norm = tf.linalg.global_norm(values)
-            factor = inner.global_clipnorm / tf.maximum(norm, inner.global_clipnorm)
-            dense = [(g * tf.cast(factor, g.dtype), v) for g, v in dense]
-            return dense, _map_values(tables, lambda x: x * factor)
-        return dense, tables
-
-    def get_config(self):
+    def _config(self, serialize) -> dict[str, Any]:
+        settings = self._settings
         return {
-            "optimizer": keras.saving.serialize_keras_object(self.inner),
-            "update": self._reach,
-            "name": self.name,
+            "optimizer": serialize(self.inner_optimizer),
+            "update": settings.update,
+            "sparse_reduction": settings.sparse_reduction,
+            "dense_reduction": settings.dense_reduction,
+            "loss_scale": settings.loss_scale,
+            "per_table": {table: serialize(other) for table, other in self.per_table.items()},
+            "name": settings.name,
         }
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        optimizer = keras.saving.deserialize_keras_object(
-            config.pop("optimizer"), custom_objects=custom_objects
+    # The step.
+
+    def _source_of(self, table: TableVariable) -> Source:
+        return self._settings.table_sources.get(table.name, self._settings.source)
+
+    def _check_names(self, variables: list) -> None:
+        """Refuses a name in `per_table` that no table has: it would be ignored."""
+        tables, _ = filter_variables(variables)
+        if self._settings.names_checked or not tables:
+            return
+        known = sorted(table.name for table in tables)
+        unknown = sorted(set(self.per_table) - set(known))
+        if unknown:
+            raise ValueError(f"per_table names {', '.join(unknown)}, but the tables are {', '.join(known)}")
+        self._settings.names_checked = True
+
+    def _step(self, pairs: list[tuple[Any, Any]], apply_dense, *, loss_scale=None, check_finite=False):
+        """One step for dense variables and tables.
+
+        Args:
+            pairs: (gradient, variable) without None.
+            apply_dense: called with the dense pairs, perhaps none; does the wrapped optimizer's step and
+                counts it.
+            loss_scale: what the gradients are still to be divided by; None: nothing. That of dense ones
+                is left to `apply_dense`.
+            check_finite: a gradient that is not finite, on any rank, suppresses the step.
+
+        Returns:
+            whether the step was done: a boolean scalar, or True without `check_finite`.
+        """
+        settings = self._settings
+        communicator = comm.current()
+        dense = [(g, v) for g, v in pairs if not isinstance(v, TableVariable)]
+        dense = across_ranks.reduce_dense(communicator, settings.dense_reduction, dense)
+        tables = self._merge([(g, v) for g, v in pairs if isinstance(v, TableVariable)])
+        apply = True
+        if check_finite:
+            apply = across_ranks.agree(communicator, all_finite(dense, tables))
+        unscale = 1.0 if loss_scale is None else 1.0 / loss_scale
+        dense, tables, scale = clip(
+            settings.source,
+            dense,
+            tables,
+            dense_scale=unscale,
+            table_scale=unscale * across_ranks.table_scale(communicator, settings.sparse_reduction),
+            sum_over_ranks=lambda squares: across_ranks.sum_squares(communicator, squares),
         )
-        return cls(optimizer, **config)
+        # Before the dense step, which advances the step's number and perhaps the learning rate.
+        if tables:
+            self._update_tables(tables, scale, apply)
+        if check_finite:
+            tf.cond(apply, lambda: _no_output(apply_dense(dense)), lambda: None)
+        else:
+            apply_dense(dense)
+        return apply
+
+    def _merge(self, pairs: list[tuple[Any, TableVariable]]) -> list[TableGradient]:
+        slices = merge_slices([v.table for _, v in pairs], [_as_slices(g, v) for g, v in pairs])
+        return [TableGradient(v, s, self._source_of(v)) for s, (_, v) in zip(slices, pairs)]
+
+    def _update_tables(self, tables: list[TableGradient], scale: Any, apply: Any) -> None:
+        iterations = tf.convert_to_tensor(self.inner_optimizer.iterations)
+        step = tf.cast(iterations, tf.int64) + 1
+        rates: dict[int, tf.Tensor] = {}
+        hyper: dict[tuple[int, bool], tf.Tensor] = {}
+        steps = []
+        for gradient in tables:
+            source, variable = gradient.source, gradient.variable
+            decay = source.decays(variable.name) and id(variable) not in self._settings.undecayed
+            if id(source) not in rates:
+                rates[id(source)] = source.learning_rate(iterations)
+            if (id(source), decay) not in hyper:
+                hyper[id(source), decay] = source.hyper(rates[id(source)], step, decay)
+            steps.append(
+                TableStep(
+                    variable.table,
+                    gradient.slices,
+                    source.rule,
+                    hyper[id(source), decay],
+                    self._settings.update,
+                )
+            )
+        update(steps, step, scale=scale, apply=apply)
 
 
-def _map_values(tables, function):
-    return [(type(g)(function(g.values), g.indices), v) for g, v in tables]
+def _class_for(optimizer: Any, loss_scale: Any) -> type[OptimizerWrapper]:
+    """The class of wrappers for an optimizer's Keras."""
+    keras3 = isinstance(optimizer, (str, dict, OptimizerWrapper))
+    source = Source if keras3 else source_type(optimizer)
+    # Not at the top: these files need this one, and tf_keras is not always there.
+    module = importlib.import_module(
+        "sok.optimizers.keras3" if source is Source else "sok.optimizers.tf_keras"
+    )
+    plain, scaled = {
+        Source: ("Keras3Wrapper", "ScaledKeras3Wrapper"),
+        TfKerasSource: ("TfKerasWrapper", "ScaledTfKerasWrapper"),
+        LegacySource: ("LegacyWrapper", "ScaledLegacyWrapper"),
+    }[source]
+    return getattr(module, plain if loss_scale is None else scaled)
+
+
+def _no_output(result: Any) -> None:
+    del result
 
 
 def _as_slices(gradient: Any, variable: TableVariable) -> tf.IndexedSlices:
@@ -170,4 +351,4 @@ def SGD(lr=0.01):  # noqa: N802  the name that SOK 2 has
     Args:
         lr: learning rate.
     """
-    return OptimizerWrapper(keras.optimizers.SGD(lr))
+    return OptimizerWrapper(keras.optimizers.SGD(float(lr)))

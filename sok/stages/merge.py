@@ -5,6 +5,7 @@
 import tensorflow as tf
 
 from sok import _native
+from sok.table import TableValue
 
 
 class MergedSlices(tf.IndexedSlices):
@@ -32,22 +33,38 @@ def merge(
     return [MergedSlices(v, k) for k, v in zip(keys, values)]
 
 
-def merge_slices(table: tf.Tensor, dimension: int, slices: tf.IndexedSlices) -> MergedSlices:
-    """Sums the gradients of equal keys, unless that has been done."""
-    if isinstance(slices, MergedSlices):
-        return slices
+def merge_slices(
+    tables: list[TableValue], gradients: list[tf.IndexedSlices]
+) -> list[MergedSlices]:
+    """Sums the gradients of equal keys of each table, in one op, where that has not been done."""
+    unmerged = [i for i, slices in enumerate(gradients) if not isinstance(slices, MergedSlices)]
+    if not unmerged:
+        return list(gradients)
+    count = len(unmerged)
     features = {
-        "ids": [tf.cast(slices.indices, tf.int64)[:, tf.newaxis]],
-        "row_splits": [tf.zeros([0], tf.int64)],
-        "weights": [tf.zeros([0], tf.float32)],
+        "ids": [_keys(gradients[i].indices)[:, tf.newaxis] for i in unmerged],
+        "row_splits": [tf.zeros([0], tf.int64)] * count,
+        "weights": [tf.zeros([0], tf.float32)] * count,
     }
     attributes = {
-        "table_of": [0],
-        "combiners": ["sum"],
-        "ragged": [False],
-        "weighted": [False],
-        "dimensions": [dimension],
-        "max_norms": [0.0],
+        "table_of": list(range(count)),
+        "combiners": ["sum"] * count,
+        "ragged": [False] * count,
+        "weighted": [False] * count,
+        "dimensions": [tables[i].attributes.dimension for i in unmerged],
+        "max_norms": [0.0] * count,
     }
-    (merged,) = merge([table], features, [tf.cast(slices.values, tf.float32)], attributes)
-    return merged
+    merged = merge(
+        [tables[i].handle for i in unmerged],
+        features,
+        [tf.cast(gradients[i].values, tf.float32) for i in unmerged],
+        attributes,
+    )
+    result = list(gradients)
+    for i, slices in zip(unmerged, merged):
+        result[i] = slices
+    return result
+
+
+def _keys(indices: tf.Tensor) -> tf.Tensor:
+    return tf.bitcast(indices, tf.int64) if indices.dtype == tf.uint64 else tf.cast(indices, tf.int64)

@@ -17,20 +17,17 @@ OPTIMIZERS = {spec["name"]: spec for spec in _native.DESCRIPTION["optimizers"]}
 class TableStep:
     """One table's part of a step.
 
+    gradient: of different keys, [n] and [n, dimension].
     optimizer: a name of `OPTIMIZERS`.
-    hyper: its hyper-parameters by name, numbers or scalar tensors.
-    reach: "local" or "global".
+    hyper: its hyper-parameters, float32, in the order of `OPTIMIZERS[optimizer]["hyper"]`.
+    reach: one of `sok._native.REACHES`.
     """
 
     table: TableValue
-    gradient: tf.IndexedSlices
+    gradient: MergedSlices
     optimizer: str
-    hyper: dict
+    hyper: tf.Tensor
     reach: str = "local"
-
-    def hyper_vector(self) -> tf.Tensor:
-        names = OPTIMIZERS[self.optimizer]["hyper"]
-        return tf.stack([tf.cast(self.hyper[name], tf.float32) for name in names])
 
 
 def update(steps: list[TableStep], step, *, scale=1.0, apply=True) -> tf.Operation | None:
@@ -44,9 +41,9 @@ def update(steps: list[TableStep], step, *, scale=1.0, apply=True) -> tf.Operati
     """
     return _native.ops.sok_update(
         tables=[step_.table.handle for step_ in steps],
-        keys=[tf.cast(step_.gradient.indices, tf.int64) for step_ in steps],
-        gradients=[tf.cast(step_.gradient.values, tf.float32) for step_ in steps],
-        hyper=[step_.hyper_vector() for step_ in steps],
+        keys=[step_.gradient.indices for step_ in steps],
+        gradients=[step_.gradient.values for step_ in steps],
+        hyper=[step_.hyper for step_ in steps],
         step=tf.cast(step, tf.int64),
         scale=tf.cast(scale, tf.float32),
         apply=apply,

@@ -1,0 +1,110 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Clipping of dense gradients and merged rows together, as the wrapped optimizer says.
+
+A gradient that is not finite stays where it is: where a dense optimizer would spread a NaN over all
+variables by the norm, other rows get a zero gradient here.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from sok.optimizers.rules import Source
+from sok.stages.merge import MergedSlices
+from sok.variables import TableVariable
+
+
+@dataclasses.dataclass
+class TableGradient:
+    """One table's gradient in a step, and the optimizer that applies to it."""
+
+    variable: TableVariable
+    slices: MergedSlices
+    source: Source
+
+    def map(self, function) -> "TableGradient":
+        slices = MergedSlices(function(self.slices.values), self.slices.indices)
+        return dataclasses.replace(self, slices=slices)
+
+
+def clip(
+    source: Source,
+    dense: list[tuple[Any, Any]],
+    tables: list[TableGradient],
+    dense_scale: Any,
+    table_scale: Any,
+    sum_over_ranks,
+) -> tuple[list[tuple[Any, Any]], list[TableGradient], Any]:
+    """Clips the gradients of a step.
+
+    Args:
+        source: the wrapped optimizer.
+        dense: (gradient, variable); the wrapped optimizer itself clips these by value and by norm.
+        tables: the tables' gradients, to be clipped as the optimizer of each says.
+        dense_scale, table_scale: what the gradients are still to be multiplied with.
+        sum_over_ranks: makes the tables' square norm, here on this rank's shards, that of all.
+
+    Returns:
+        dense and tables, clipped, and the tables' new scale.
+    """
+    tables = [_clip_table(gradient, table_scale) for gradient in tables]
+    clips = source.clips()
+    limit = dict(clips).get("global_norm")
+    if limit is None:
+        return dense, tables, table_scale
+    # The wrapped optimizer repeats what is done to dense gradients here, to no effect.
+    for kind, value in clips[:-1]:
+        dense = [
+            (map_values(g, lambda x, k=kind, v=value: _clip_values(k, v, x, dense_scale)), variable)
+            for g, variable in dense
+        ]
+    squares = sum_over_ranks(_square_norm([t.slices.values for t in tables])) * table_scale**2
+    squares += _square_norm([_values(g) for g, _ in dense]) * dense_scale**2
+    factor = _norm_factor(tf.sqrt(squares), limit)
+    dense = [
+        (map_values(g, lambda x: x * tf.cast(factor, x.dtype)), variable) for g, variable in dense
+    ]
+    return dense, tables, table_scale * factor
+
+
+def _clip_table(gradient: TableGradient, scale: Any) -> TableGradient:
+    for kind, limit in gradient.source.clips():
+        if kind != "global_norm":
+            gradient = gradient.map(lambda x, k=kind, v=limit: _clip_values(k, v, x, scale))
+    return gradient
+
+
+def _clip_values(kind: str, limit: float, values: tf.Tensor, scale: Any) -> tf.Tensor:
+    if kind == "value":
+        limit = tf.cast(limit / scale, values.dtype)
+        return tf.clip_by_value(values, -limit, limit)
+    norm = tf.sqrt(_square_norm([values])) * scale
+    return values * tf.cast(_norm_factor(norm, limit), values.dtype)
+
+
+def _norm_factor(norm: tf.Tensor, limit: float) -> tf.Tensor:
+    return tf.where(tf.math.is_finite(norm), limit / tf.maximum(norm, limit), 0.0)
+
+
+def _square_norm(values: list[tf.Tensor]) -> tf.Tensor:
+    squares = [tf.reduce_sum(tf.square(tf.cast(x, tf.float32))) for x in values]
+    return tf.add_n(squares) if squares else tf.constant(0.0)
+
+
+def map_values(gradient: Any, function) -> Any:
+    """`function` of a dense gradient, or of the values of a sparse one."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(function(gradient.values), gradient.indices, gradient.dense_shape)
+    return function(gradient)
+
+
+def _values(gradient: Any) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def all_finite(dense: list[tuple[Any, Any]], tables: list[TableGradient]) -> tf.Tensor:
+    """Whether every gradient is finite: a boolean scalar."""
+    values = [_values(g) for g, _ in dense] + [t.slices.values for t in tables]
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in values])
