@@ -1,11 +1,23 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What tests share: seeds, tables with known rows, and inputs of every kind."""
+"""What tests share: devices, seeds, tables with known rows, and inputs of every kind."""
 
+import os
+
+# Before TensorFlow is imported: its start-up messages would hide pytest's.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import hypothesis
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+
+# Deadlines would be timing assertions. Failing examples can be replayed from the printed blob.
+hypothesis.settings.register_profile("sok", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.load_profile("sok")
+
+DEVICES = ["cpu"] + (["gpu"] if tf.config.list_physical_devices("GPU") else [])
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +26,13 @@ def _fresh_names_and_seeds():
     keras.utils.clear_session(free_memory=False)
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    """The name of a device, inside whose scope the test runs: "cpu", and "gpu" where there is one."""
+    with tf.device(f"/{request.param}:0"):
+        yield request.param
 
 
 @pytest.fixture
