@@ -4,6 +4,8 @@
 
 from sok import comm, initializers, layers, optimizers
 from sok.comm import init, rank, size
+from sok.config import FeatureConfig, TableConfig
+from sok.layers import EmbeddingCollection
 from sok.lookup import (
     all2all_dense_embedding,
     assign,
@@ -23,7 +25,10 @@ __version__ = "0.1.0"
 __all__ = [
     "SGD",
     "DynamicVariable",
+    "EmbeddingCollection",
+    "FeatureConfig",
     "OptimizerWrapper",
+    "TableConfig",
     "Variable",
     "all2all_dense_embedding",
     "assign",

@@ -57,6 +57,14 @@ def _from_name(name: str) -> InitializerSpec | None:
         return None
 
 
+def refusal(initializer: Any) -> str:
+    """Why an initializer that has no form of the library's own cannot start a hash table's rows."""
+    return (
+        f"initializer {initializer!r} cannot fill a hash table row by row: use a constant, uniform, "
+        "normal, truncated normal or variance scaling initializer"
+    )
+
+
 def resolve(initializer: Any, dimension: int) -> InitializerSpec | None:
     """The library's own form of an initializer; None if it has none (a static table may use any).
 

@@ -7,39 +7,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sok import inputs, pipeline
-from sok._native import COMBINERS
+from sok import checks, inputs, pipeline
 from sok.variables import TableVariable, from_keys
 
 
-def _as_list(value: Any, count: int, what: str) -> list:
-    if not isinstance(value, (list, tuple)):
+def _as_list(value: Any, count: int, what: str, *, broadcast: bool = False) -> list:
+    """One entry a lookup; `broadcast` lets a value that is not a list, or None, stand for all."""
+    if value is None or (broadcast and not isinstance(value, (list, tuple))):
         return [value] * count
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{what} must be a list of {count}, as params is one, got {value!r}")
     if len(value) != count:
         raise ValueError(f"{what} has {len(value)} entries for {count} lookups")
     return list(value)
-
-
-def check_combiner(combiner: Any) -> str | None:
-    """The combiner, if it is one.
-
-    Raises:
-        ValueError: it is not; the message lists those that are.
-    """
-    if combiner is not None and combiner not in COMBINERS:
-        raise ValueError(f"combiner must be one of {', '.join(COMBINERS)} or None, got {combiner!r}")
-    return combiner
-
-
-def check_max_norm(max_norm: Any) -> float:
-    """The norm, or 0 for None.
-
-    Raises:
-        ValueError: it is not above 0.
-    """
-    if max_norm is not None and not max_norm > 0:
-        raise ValueError(f"max_norm must be above 0, or None, got {max_norm!r}")
-    return 0.0 if max_norm is None else float(max_norm)
 
 
 def check_table(variable: Any) -> TableVariable:
@@ -96,22 +76,24 @@ def lookup_sparse(
     if use_low_frequency_filter:
         raise ValueError("use_low_frequency_filter is not available; it must be False")
     count = len(variables)
+    if not count:
+        raise ValueError("params must name at least one table")
     if combiners is None:
         combiners = "mean"
     features = [
         pipeline.Feature(
-            variable, ids, weights, check_combiner(combiner), f"sp_ids[{i}]", mask_value
+            variable, ids, weights, checks.combiner(combiner), f"sp_ids[{i}]", mask_value
         )
         for i, (variable, ids, weights, combiner) in enumerate(
             zip(
                 variables,
                 [sp_ids] if single else _as_list(sp_ids, count, "sp_ids"),
                 [sp_weights] if single else _as_list(sp_weights, count, "sp_weights"),
-                _as_list(combiners, count, "combiners"),
+                _as_list(combiners, count, "combiners", broadcast=True),
             )
         )
     ]
-    norms = {id(variable): check_max_norm(max_norm) for variable in variables}
+    norms = {id(variable): checks.max_norm(max_norm) for variable in variables}
     outputs = pipeline.run(features, training=bool(training), max_norms=norms)
     return outputs[0] if single else outputs
 
@@ -151,7 +133,7 @@ class _EmbeddingLookup(tf.__internal__.dispatch.OpDispatcher):
             ids = ids if ragged else tf.convert_to_tensor(ids)
             flat = ids.flat_values if ragged else tf.reshape(ids, [-1])
             feature = pipeline.Feature(params, flat, None, None, "ids")
-            norms = {id(params): check_max_norm(max_norm)}
+            norms = {id(params): checks.max_norm(max_norm)}
             (rows,) = pipeline.run([feature], training=True, max_norms=norms)
             if ragged:
                 return ids.with_flat_values(rows)

@@ -110,6 +110,12 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         # Every Keras optimizer asks for this when it is built; the wrapper does not.
         raise UnwrappedOptimizerError(self.name)
 
+    def __tf_tensor__(self, dtype=None, name=None):
+        raise TypeError(
+            f"the table {self.name!r} is not a dense tensor and cannot become one. Use "
+            "sok.lookup_sparse(variable, ids) for some rows, sok.export(variable) for all"
+        )
+
     def watch(self) -> tf.Tensor:
         """The handle, for an op that reads the table: gradient tapes see this access."""
         resource_variable_ops.variable_accessed(self)

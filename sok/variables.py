@@ -9,10 +9,8 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from sok import _native, initializers
+from sok import _native, checks, initializers, placement
 from sok.table import TableAttributes, TableValue, UnwrappedOptimizerError, random_seed
-
-VAR_TYPES = ("hbm", "hybrid")
 
 
 class TableShape(tuple):
@@ -125,8 +123,13 @@ class TableVariable(backend.Variable):
         state = {name: np.asarray(tensor) for name, tensor in self.table.state().items()}
         return TableArray.of(state, from_keys(state["keys"], self.key_dtype))
 
-    def __array__(self, dtype=None):
-        return np.asarray(self.numpy(), dtype=dtype)
+    def __array__(self, dtype=None, copy=None):
+        # Rows without their ids: a layer that saved its weights so could not load them.
+        raise TypeError(
+            f"the table {self.name!r} is not an array, since its rows belong to ids. Use "
+            "sok.export(variable), or variable.numpy(), which remembers the ids. A layer of your own "
+            "that holds tables is saved if it derives from sok.layers.TableMixin"
+        )
 
     def assign(self, value):
         """Replaces the table by what `numpy()` of this or an equal table gave."""
@@ -147,10 +150,7 @@ class TableVariable(backend.Variable):
         self.assign(value)
 
     def __tf_tensor__(self, dtype=None, name=None):
-        raise TypeError(
-            f"the table {self.name!r} is not a dense tensor and cannot become one. Use "
-            "sok.lookup_sparse(variable, ids) for some rows, sok.export(variable) for all"
-        )
+        return self.table.__tf_tensor__(dtype, name)
 
     def __getitem__(self, index):
         raise TypeError(
@@ -203,40 +203,11 @@ def from_keys(keys: np.ndarray, key_dtype: str) -> np.ndarray:
     return np.asarray(keys).view(np.uint64) if key_dtype == "uint64" else np.asarray(keys).astype(key_dtype)
 
 
-def _row_dtype(dtype: Any) -> str:
-    name = tf.as_dtype(dtype or "float32").name
-    if name not in _native.ROW_DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(_native.ROW_DTYPES)}, got {name!r}")
-    return name
-
-
-def _key_dtype(key_type: Any) -> str:
-    name = tf.as_dtype(key_type or "int64").name
-    if name not in _native.KEY_DTYPES:
-        raise ValueError(f"key_type must be one of {', '.join(_native.KEY_DTYPES)}, got {name!r}")
-    return name
-
-
-def _dimension(dimension: Any) -> int:
-    if isinstance(dimension, bool) or not isinstance(dimension, (int, np.integer)) or dimension < 1:
-        raise ValueError(f"dimension must be a whole number of at least 1, got {dimension!r}")
-    return int(dimension)
-
-
-def _default(default: Any, dimension: int) -> dict[str, Any]:
-    if default is None or (isinstance(default, str) and default == "initial"):
-        return {}
+def _default_attributes(default: Any, dimension: int) -> dict[str, Any]:
+    default = checks.default_row(default, dimension)
     if isinstance(default, str):
-        if default != "zeros":
-            raise ValueError(
-                f'default must be "initial", "zeros" or a vector of {dimension} numbers, '
-                f"got {default!r}"
-            )
-        return {"default_row": "zeros"}
-    vector = np.asarray(default, np.float32)
-    if vector.shape != (dimension,):
-        raise ValueError(f"default must have the shape [{dimension}], got {list(vector.shape)}")
-    return {"default_row": "vector", "default_vector": tuple(float(x) for x in vector)}
+        return {"default_row": default}
+    return {"default_row": "vector", "default_vector": default}
 
 
 class DynamicVariable(TableVariable):
@@ -253,7 +224,7 @@ class DynamicVariable(TableVariable):
         trainable: whether tapes and optimizers see it.
         key_type: dtype of ids: int32, int64 (default), uint32 or uint64. Every value is legal.
         dtype: dtype of the rows: float32 (default), float16 or bfloat16.
-        mode: placement over ranks; see `sok.placement`.
+        mode: which ranks keep it: "distributed" (default) or "localized:" and a rank.
         seed: of the initial values; None draws one.
         default: what a lookup with `training=False` gives for an unknown id: "initial" (its initial
             value), "zeros", or a vector.
@@ -289,41 +260,37 @@ class DynamicVariable(TableVariable):
         max_capacity=None,
         _collide=False,
     ):
-        dimension = _dimension(dimension)
+        dimension = checks.whole("dimension", dimension, 1)
         if constraint is not None:
             raise ValueError(
                 "constraint is not supported on a table: a constraint maps the whole dense array. "
                 "To bound rows, pass max_norm to the lookup"
             )
-        if var_type not in (None, *VAR_TYPES):
-            raise ValueError(f"var_type must be one of {', '.join(VAR_TYPES)}, got {var_type!r}")
+        self.var_type = checks.one_of("var_type", var_type or "hbm", checks.VAR_TYPES)
         spec = initializers.resolve(initializer, dimension)
         if spec is None:
-            raise ValueError(
-                f"initializer {initializer!r} cannot fill a hash table row by row: use a constant, "
-                "uniform, normal, truncated normal or variance scaling initializer"
-            )
-        for label, value in (("capacity", capacity), ("max_capacity", max_capacity)):
-            if value is not None and value < 1:
-                raise ValueError(f"{label} must be at least 1, got {value}")
+            raise ValueError(initializers.refusal(initializer))
+        capacity = checks.count("capacity", capacity if init_capacity is None else init_capacity)
+        max_capacity = checks.count("max_capacity", max_capacity)
         seed = seed if seed is not None else spec.seed
         name = name or keras.src.utils.naming.auto_name("dynamic_variable")
         self.mode = mode
+        self.placement = placement.resolve(mode)
         super().__init__(
             TableAttributes(
                 name_of_table=name,
-                row_type=_row_dtype(dtype),
+                row_type=checks.row_dtype(dtype),
                 dimension=dimension,
-                capacity=int(capacity or init_capacity or 0),
-                max_capacity=int(max_capacity or 0),
+                capacity=capacity,
+                max_capacity=max_capacity,
                 initializer=spec.kind,
                 initializer_a=spec.a,
                 initializer_b=spec.b,
                 seed=int(seed) if seed is not None else random_seed(),
                 collide=_collide,
-                **_default(default, dimension),
+                **_default_attributes(default, dimension),
             ),
-            key_dtype=_key_dtype(key_type),
+            key_dtype=checks.key_dtype(key_type),
             trainable=trainable,
             name=name,
         )
@@ -337,7 +304,7 @@ class Variable(TableVariable):
             with `shape` and `initializer`.
         shape: [rows, dimension], when there is no initial value.
         initializer: as for `DynamicVariable`; here any Keras initializer works.
-        mode: placement over ranks; see `sok.placement`.
+        mode: which ranks keep it: "distributed" (default) or "localized:" and a rank.
         out_of_range: what an id outside [0, rows) gets: "error", "zero" (a zero vector, no
             gradient) or "clip" (the nearest row).
         trainable, name, dtype, seed: as for `DynamicVariable`.
@@ -364,11 +331,8 @@ class Variable(TableVariable):
         if callable(initial_value):
             initial_value = initial_value()
         if (initial_value is None) == (shape is None):
-            raise ValueError("give either initial_value or shape")
-        if out_of_range not in ("error", "zero", "clip"):
-            raise ValueError(
-                f"out_of_range must be one of error, zero, clip, got {out_of_range!r}"
-            )
+            raise ValueError("give either initial_value or shape, and not both")
+        checks.one_of("out_of_range", out_of_range, checks.OUT_OF_RANGE)
         if initial_value is not None:
             # Not through np.asarray: a tensor in a strategy or on a GPU has its own way.
             initial_value = tf.convert_to_tensor(initial_value)
@@ -379,7 +343,8 @@ class Variable(TableVariable):
         shape = tuple(int(size) for size in shape)
         if len(shape) != 2:
             raise ValueError(f"a table has the shape [rows, dimension], got {list(shape)}")
-        dimension = _dimension(shape[1])
+        rows = checks.whole("rows", shape[0], 0)
+        dimension = checks.whole("dimension", shape[1], 1)
         spec = initializers.resolve(initializer, dimension) if initial_value is None else None
         if initial_value is None and spec is None:
             initial_value = keras.initializers.get(initializer)(shape, dtype="float32")
@@ -388,19 +353,20 @@ class Variable(TableVariable):
         seed = seed if seed is not None else spec.seed
         name = name or keras.src.utils.naming.auto_name("variable")
         self.mode = mode
+        self.placement = placement.resolve(mode)
         super().__init__(
             TableAttributes(
                 name_of_table=name,
-                row_type=_row_dtype(dtype),
+                row_type=checks.row_dtype(dtype),
                 dimension=dimension,
-                rows=shape[0],
+                rows=rows,
                 initializer=spec.kind,
                 initializer_a=spec.a,
                 initializer_b=spec.b,
                 seed=int(seed) if seed is not None else random_seed(),
                 out_of_range=out_of_range,
             ),
-            key_dtype=_key_dtype(key_type),
+            key_dtype=checks.key_dtype(key_type),
             trainable=trainable,
             name=name,
         )

@@ -2,6 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keras 3 layers."""
 
-from sok.layers.embedding import DistributedEmbedding
+from sok.layers.collection import EmbeddingCollection
+from sok.layers.embedding import All2AllDenseEmbedding, DistributedEmbedding, LocalizedEmbedding
+from sok.layers.mixin import TableMixin
 
-__all__ = ["DistributedEmbedding"]
+__all__ = [
+    "All2AllDenseEmbedding",
+    "DistributedEmbedding",
+    "EmbeddingCollection",
+    "LocalizedEmbedding",
+    "TableMixin",
+]

@@ -1,0 +1,98 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Saving of layers that hold tables."""
+
+import urllib.parse
+from typing import Any
+
+import numpy as np
+
+from sok.variables import TableVariable
+
+
+class TableMixin:
+    """For layers and models that hold tables as attributes: `.keras` and `save_weights` keep them.
+
+    Put it before the Keras class. Checkpoints and SavedModels work without it.
+
+    >>> class Towers(sok.layers.TableMixin, keras.Model):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.users = sok.DynamicVariable(16, name="users")
+    """
+
+    def _labelled_tables(self) -> dict[str, TableVariable]:
+        """The layer's own tables under the names that files know them by: here, their order."""
+        tables = [v for v in self._own_variables() if isinstance(v, TableVariable)]
+        return {str(i): table for i, table in enumerate(tables)}
+
+    def _own_variables(self) -> list[Any]:
+        return [*self._trainable_variables, *self._non_trainable_variables]
+
+    def _other_variables(self) -> dict[str, Any]:
+        others = [v for v in self._own_variables() if not isinstance(v, TableVariable)]
+        return {str(i): variable for i, variable in enumerate(others)}
+
+    def save_own_variables(self, store):
+        for name, variable in self._other_variables().items():
+            store[name] = variable
+        for label, table in self._labelled_tables().items():
+            for part, value in table.table.state().items():
+                value = np.asarray(value)
+                # Keras's store takes numbers only.
+                store[_entry(label, part)] = _to_bytes(value) if value.dtype == object else value
+
+    def load_own_variables(self, store):
+        # All is read and checked before anything is written.
+        tables = {
+            label: (table, _read(store, label, table, self.name))
+            for label, table in self._labelled_tables().items()
+        }
+        others = {
+            name: (variable, _get(store, name, self.name))
+            for name, variable in self._other_variables().items()
+        }
+        for table, state in tables.values():
+            table.table.set_state(state)
+        for variable, value in others.values():
+            variable.assign(value)
+
+
+_PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_initials")
+
+
+def _entry(label: str, part: str) -> str:
+    # A store's names are paths of a file.
+    return f"table.{urllib.parse.quote(label, safe='')}.{part}"
+
+
+def _to_bytes(names: np.ndarray) -> np.ndarray:
+    return np.frombuffer(b"\n".join(names), np.uint8)
+
+
+def _from_bytes(array: np.ndarray) -> np.ndarray:
+    names = array.astype(np.uint8).tobytes().split(b"\n") if array.size else []
+    return np.asarray(names, object)
+
+
+def _get(store: Any, name: str, layer: str) -> Any:
+    if name not in store.keys():
+        raise ValueError(f"layer {layer!r}: the file holds no {name!r}; it holds {sorted(store.keys())}")
+    return store[name]
+
+
+def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str, np.ndarray]:
+    state = {part: np.asarray(_get(store, _entry(label, part), layer)) for part in _PARTS}
+    rows, width = state["values"].shape
+    if width != table.dimension:
+        raise ValueError(
+            f"layer {layer!r}: the table {table.name!r} has dimension {table.dimension}, the file's "
+            f"table {width}"
+        )
+    if table.is_static and rows != table.attributes.rows:
+        raise ValueError(
+            f"layer {layer!r}: the static table {table.name!r} has {table.attributes.rows} rows, the "
+            f"file's table {rows}"
+        )
+    state["state_names"] = _from_bytes(state["state_names"])
+    return state
