@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from sok.optimizers.rowwise_adagrad import RowWiseAdagrad
-from sok.stages.update import OPTIMIZERS
+from sok.stages.update import OPTIMIZERS, initial_of
 
 _Clip = tuple[str, float]
 
@@ -79,6 +79,7 @@ class Source:
                     f"and {instead}"
                 )
         self.rule = _RULES[name](self)
+        self.initial = initial_of(self.rule, self.value)
 
     def _known_type(self, name: str) -> Any:
         return RowWiseAdagrad if name == "RowWiseAdagrad" else getattr(keras.optimizers, name, None)
