@@ -117,7 +117,7 @@ def test_optimizers(rule, reach):
             "learning_rate_power": -0.5, "l1_regularization_strength": 0.01,
         }
     )
-    hyper = {name: hyper[name] for name in names}
+    vector = tf.constant([hyper[name] for name in names], tf.float32)
     for width in (1, 3, 4, 64, 130):
         for dtype in ("float32", "bfloat16"):
             pair = table_pair(width, dtype)
@@ -132,8 +132,9 @@ def test_optimizers(rule, reach):
                                     table.table,
                                     tf.IndexedSlices(tf.constant(values), tf.constant(keys)),
                                     rule,
-                                    hyper,
+                                    tf.identity(vector),
                                     reach,
+                                    update_stage.initial_of(rule, hyper.get),
                                 )
                             ],
                             tf.constant(step, tf.int64),
