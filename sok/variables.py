@@ -75,14 +75,10 @@ class TableVariable(backend.Variable):
     def _initialize_with_initializer(self, initializer):
         self._value = TableValue(self.attributes, self.trainable, self._table_device)
 
-    def _deferred_initialize(self):
-        # Keras comes here for what was created during a symbolic call; a table is there at once.
-        if self._value is None:
-            self._initialize_with_initializer(None)
-
     @property
     def table(self) -> TableValue:
-        self._deferred_initialize()
+        if self._value is None:
+            self._initialize_with_initializer(None)
         return self._value
 
     # A Keras variable's face.
@@ -94,6 +90,10 @@ class TableVariable(backend.Variable):
     @property
     def handle(self):
         return self.table.handle
+
+    @property
+    def _unique_id(self):
+        return self.table._unique_id
 
     @property
     def dimension(self) -> int:

@@ -58,6 +58,16 @@ struct StateSpec {
   static constexpr int kStateCount = count;              \
   static constexpr StateSpec kStates[count] = {__VA_ARGS__}
 
+// sqrt(x + epsilon), Keras's; or, for tf_keras's legacy optimizers, sqrt(x) + epsilon.
+struct Root {
+  float inside, outside;
+
+  SOK_HD Root(float epsilon, float epsilon_outside)
+      : inside(epsilon_outside != 0.0f ? 0.0f : epsilon),
+        outside(epsilon_outside != 0.0f ? epsilon : 0.0f) {}
+  SOK_HD float operator()(float x) const { return sqrt_rn(x + inside) + outside; }
+};
+
 struct Sgd {
   static constexpr const char* kName = "sgd";
   static constexpr bool kRowWise = false;
@@ -88,14 +98,15 @@ struct Momentum {
 struct Adagrad {
   static constexpr const char* kName = "adagrad";
   static constexpr bool kRowWise = false;
-  SOK_HYPER(2, "epsilon", "initial_accumulator_value");
+  SOK_HYPER(3, "epsilon", "initial_accumulator_value", "epsilon_outside");
   SOK_STATES(1, {"accumulator", false, "initial_accumulator_value"});
-  float rate, epsilon;
+  float rate;
+  Root root;
 
-  SOK_HD Adagrad(const float* hyper, std::int64_t) : rate(hyper[0]), epsilon(hyper[2]) {}
+  SOK_HD Adagrad(const float* hyper, std::int64_t) : rate(hyper[0]), root(hyper[2], hyper[4]) {}
   SOK_HD float operator()(float w, float g, float* s) const {
     s[0] += g * g;
-    return w - rate * g / sqrt_rn(s[0] + epsilon);
+    return w - rate * g / root(s[0]);
   }
 };
 
@@ -119,20 +130,21 @@ struct RowWiseAdagrad {
 template <bool Centered, bool WithMomentum>
 struct RmsPropBase {
   static constexpr bool kRowWise = false;
-  SOK_HYPER(3, "rho", "epsilon", "momentum");
-  float rate, rho, epsilon, momentum;
+  SOK_HYPER(4, "rho", "epsilon", "momentum", "epsilon_outside");
+  float rate, rho, momentum;
+  Root root;
 
   SOK_HD RmsPropBase(const float* hyper, std::int64_t)
-      : rate(hyper[0]), rho(hyper[2]), epsilon(hyper[3]), momentum(hyper[4]) {}
+      : rate(hyper[0]), rho(hyper[2]), momentum(hyper[4]), root(hyper[3], hyper[5]) {}
   // s: velocity, then the mean gradient, then the momentum, as far as they exist.
   SOK_HD float operator()(float w, float g, float* s) const {
     s[0] = rho * s[0] + (1.0f - rho) * g * g;
-    float denominator = s[0] + epsilon;
+    float variance = s[0];
     if (Centered) {
       s[1] = rho * s[1] + (1.0f - rho) * g;
-      denominator = s[0] - s[1] * s[1] + epsilon;
+      variance = s[0] - s[1] * s[1];
     }
-    const float increment = rate * g / sqrt_rn(denominator);
+    const float increment = rate * g / root(variance);
     if (!WithMomentum) return w - increment;
     float& velocity = s[Centered ? 2 : 1];
     velocity = momentum * velocity + increment;

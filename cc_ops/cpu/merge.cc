@@ -38,6 +38,7 @@ Merge::Merge(Executor& executor, const Table& table, std::vector<MergeFeature> f
     }
   });
   for (Part& part : parts_) {
+    dropped_ |= part.dropped;
     part.first = count_;
     count_ += static_cast<std::int64_t>(part.keys.size());
   }
@@ -57,7 +58,10 @@ void Merge::number_keys(const Table& table, std::uint32_t part_number, std::uint
       const float scale = bags.scale(bag);
       for (std::int64_t i = begin; i < end; ++i) {
         Key key = bags.ids[i];
-        if (!target_of(table.config(), &key)) continue;
+        if (!target_of(table.config(), &key)) {
+          part.dropped = true;
+          continue;
+        }
         const std::uint64_t hash = mix64(static_cast<std::uint64_t>(key));
         if (parts > 1 && scale_to(hash, parts) != part_number) continue;
         // A divisor of 0: the ids still belong to the batch, with a zero gradient.

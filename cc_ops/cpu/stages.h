@@ -51,6 +51,8 @@ class Merge {
         std::int64_t width);
 
   std::int64_t count() const { return count_; }
+  // Whether an id was out of range, and not clipped.
+  bool dropped() const { return dropped_; }
   // keys: [count], gradients: [count, width].
   void write(Key* keys, float* gradients) const;
 
@@ -65,6 +67,7 @@ class Merge {
     std::vector<Key> keys;
     std::vector<Contribution> contributions;
     std::int64_t first = 0;  // of its keys in the result
+    bool dropped = false;
   };
 
   void number_keys(const Table& table, std::uint32_t part, std::uint32_t parts);
@@ -74,6 +77,7 @@ class Merge {
   std::int64_t width_;
   std::vector<Part> parts_;
   std::int64_t count_ = 0;
+  bool dropped_ = false;
 };
 
 // What clipping rows to max_norm in the lookup does to their merged gradients.

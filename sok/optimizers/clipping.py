@@ -63,9 +63,7 @@ def clip(
     squares = sum_over_ranks(_square_norm([t.slices.values for t in tables])) * table_scale**2
     squares += _square_norm([_values(g) for g, _ in dense]) * dense_scale**2
     factor = _norm_factor(tf.sqrt(squares), limit)
-    dense = [
-        (map_values(g, lambda x: x * tf.cast(factor, x.dtype)), variable) for g, variable in dense
-    ]
+    dense = [(map_values(g, lambda x: x * tf.cast(factor, x.dtype)), variable) for g, variable in dense]
     return dense, tables, table_scale * factor
 
 

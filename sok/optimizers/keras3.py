@@ -177,13 +177,9 @@ class ScaledKeras3Wrapper(_Keras3Base, keras.optimizers.LossScaleOptimizer):
         scale = tf.convert_to_tensor(self.dynamic_scale if self._is_dynamic else self.initial_scale)
 
         def apply_dense(dense):
-            self._apply_dense(
-                [(map_values(g, lambda x: x / tf.cast(scale, x.dtype)), v) for g, v in dense]
-            )
+            self._apply_dense([(map_values(g, lambda x: x / tf.cast(scale, x.dtype)), v) for g, v in dense])
 
-        finite = self._step(
-            pairs, apply_dense, loss_scale=scale, check_finite=self._is_dynamic
-        )
+        finite = self._step(pairs, apply_dense, loss_scale=scale, check_finite=self._is_dynamic)
         if self._is_dynamic:
             self._adapt(scale, finite)
 
@@ -191,9 +187,7 @@ class ScaledKeras3Wrapper(_Keras3Base, keras.optimizers.LossScaleOptimizer):
         """Keras's rule, without a branch."""
         count = tf.convert_to_tensor(self.step_counter) + 1
         grow = tf.logical_and(finite, count >= self.dynamic_growth_steps)
-        self.step_counter.assign(
-            tf.where(tf.logical_or(grow, tf.logical_not(finite)), tf.zeros_like(count), count)
-        )
+        self.step_counter.assign(tf.where(tf.logical_or(grow, tf.logical_not(finite)), tf.zeros_like(count), count))
         self.dynamic_scale.assign(tf.where(grow, scale * 2.0, tf.where(finite, scale, scale * 0.5)))
 
     def get_config(self):

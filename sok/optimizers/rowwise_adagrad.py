@@ -3,6 +3,7 @@
 """Row-wise Adagrad, which Keras lacks."""
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 
@@ -26,9 +27,7 @@ class RowWiseAdagrad(keras.optimizers.Optimizer):
     array([[0.9151, 0.8869]], dtype=float32)
     """
 
-    def __init__(
-        self, learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7, name=None, **kwargs
-    ):
+    def __init__(self, learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7, name=None, **kwargs):
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.initial_accumulator_value = initial_accumulator_value
         self.epsilon = epsilon
@@ -39,17 +38,16 @@ class RowWiseAdagrad(keras.optimizers.Optimizer):
         super().build(var_list)
         initializer = keras.initializers.Constant(self.initial_accumulator_value)
         self._accumulators = [
-            self.add_variable(
-                variable.shape[:1], initializer, variable.dtype, name=f"accumulator_{number}"
-            )
+            self.add_variable(variable.shape[:1], initializer, variable.dtype, name=f"accumulator_{number}")
             for number, variable in enumerate(var_list)
         ]
 
     def update_step(self, gradient, variable, learning_rate):
-        gradient = ops.cast(gradient, variable.dtype)
+        # A sparse gradient becomes dense, which sums the gradients of equal rows before they are squared.
+        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
         accumulator = self._accumulators[self._get_variable_index(variable)]
         others = tuple(range(1, len(variable.shape)))
-        square = ops.square(ops.convert_to_tensor(gradient))
+        square = ops.square(gradient)
         self.assign_add(accumulator, ops.mean(square, axis=others) if others else square)
         rate = ops.cast(learning_rate, variable.dtype) / ops.sqrt(accumulator + self.epsilon)
         rate = ops.reshape(rate, tuple(rate.shape) + (1,) * len(others))

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from sok.optimizers.rowwise_adagrad import RowWiseAdagrad
-from sok.stages.update import OPTIMIZERS, initial_of
+from sok.stages.update import OPTIMIZERS
 
 _Clip = tuple[str, float]
 
@@ -69,17 +69,14 @@ class Source:
         # Exact types: a subclass may have changed the formula.
         if name not in _RULES or type(optimizer) is not self._known_type(name):
             raise ValueError(
-                f"sok.OptimizerWrapper cannot train tables with {name}: it supports "
-                f"{', '.join(supported())}"
+                f"sok.OptimizerWrapper cannot train tables with {name}: it supports {', '.join(supported())}"
             )
         for option, instead in _REFUSED.items():
             if getattr(optimizer, option, None):
                 raise ValueError(
-                    f"{option} needs dense arrays of every table's shape: construct {name} without it, "
-                    f"and {instead}"
+                    f"{option} needs dense arrays of every table's shape: construct {name} without it, and {instead}"
                 )
         self.rule = _RULES[name](self)
-        self.initial = initial_of(self.rule, self.value)
 
     def _known_type(self, name: str) -> Any:
         return RowWiseAdagrad if name == "RowWiseAdagrad" else getattr(keras.optimizers, name, None)
@@ -153,9 +150,7 @@ class TfKerasSource(Source):
             return hyper
         beta_2_power = tf.pow(tf.cast(self.optimizer.beta_2, tf.float32), tf.cast(step, tf.float32))
         place = OPTIMIZERS[self.rule]["hyper"].index("epsilon")
-        return tf.tensor_scatter_nd_update(
-            hyper, [[place]], [hyper[place] * tf.sqrt(1.0 - beta_2_power)]
-        )
+        return tf.tensor_scatter_nd_update(hyper, [[place]], [hyper[place] * tf.sqrt(1.0 - beta_2_power)])
 
 
 class LegacySource(Source):

@@ -46,9 +46,7 @@ class _TfKerasBase(OptimizerWrapper):
 
         def apply_dense(dense):
             if dense:
-                self.inner_optimizer.apply_gradients(
-                    [(g, _dense(v)) for g, v in dense], name=name, **kwargs
-                )
+                self.inner_optimizer.apply_gradients([(g, _dense(v)) for g, v in dense], name=name, **kwargs)
             else:
                 self.inner_optimizer.iterations.assign_add(1)
 
@@ -131,9 +129,7 @@ class _NewBase(_TfKerasBase):
             self.inner_optimizer.build(dense)
 
     def apply_gradients(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **kwargs):
-        return self._apply(
-            grads_and_vars, name, skip_gradients_aggregation=skip_gradients_aggregation, **kwargs
-        )
+        return self._apply(grads_and_vars, name, skip_gradients_aggregation=skip_gradients_aggregation, **kwargs)
 
     def compute_gradients(self, loss, var_list, tape=None):
         if callable(loss):
@@ -178,9 +174,7 @@ class _LegacyBase(_TfKerasBase):
             optimizer._create_hypers()
 
     def apply_gradients(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
-        return self._apply(
-            grads_and_vars, name, experimental_aggregate_gradients=experimental_aggregate_gradients
-        )
+        return self._apply(grads_and_vars, name, experimental_aggregate_gradients=experimental_aggregate_gradients)
 
     def _compute_gradients(self, loss, var_list, grad_loss=None, tape=None):
         if callable(loss):

@@ -109,13 +109,9 @@ class OptimizerWrapper:
                 raise ValueError(f"{label} must be one of {', '.join(map(str, allowed))}, got {value!r}")
         if loss_scale not in (None, "dynamic"):
             if isinstance(loss_scale, (str, bool)) or not loss_scale > 0:
-                raise ValueError(
-                    f'loss_scale must be None, "dynamic" or a positive number, got {loss_scale!r}'
-                )
+                raise ValueError(f'loss_scale must be None, "dynamic" or a positive number, got {loss_scale!r}')
             if getattr(optimizer, "loss_scale_factor", None):
-                raise ValueError(
-                    "loss_scale is given twice: construct the optimizer without loss_scale_factor"
-                )
+                raise ValueError("loss_scale is given twice: construct the optimizer without loss_scale_factor")
             loss_scale = float(loss_scale)
         source = source_type(optimizer)(optimizer)
         per_table = self._resolve_per_table(optimizer, per_table or {})
@@ -175,8 +171,7 @@ class OptimizerWrapper:
                     )
             if getattr(other, "global_clipnorm", None):
                 raise ValueError(
-                    f"per_table[{table!r}]: global_clipnorm spans all variables; give it to the wrapped "
-                    "optimizer only"
+                    f"per_table[{table!r}]: global_clipnorm spans all variables; give it to the wrapped optimizer only"
                 )
             resolved[table] = other
         return resolved
@@ -311,7 +306,6 @@ class OptimizerWrapper:
                     source.rule,
                     hyper[id(source), decay],
                     self._settings.update,
-                    source.initial,
                 )
             )
         update(steps, step, scale=scale, apply=apply)
@@ -322,9 +316,7 @@ def _class_for(optimizer: Any, loss_scale: Any) -> type[OptimizerWrapper]:
     keras3 = isinstance(optimizer, (str, dict, OptimizerWrapper))
     source = Source if keras3 else source_type(optimizer)
     # Not at the top: these files need this one, and tf_keras is not always there.
-    module = importlib.import_module(
-        "sok.optimizers.keras3" if source is Source else "sok.optimizers.tf_keras"
-    )
+    module = importlib.import_module("sok.optimizers.keras3" if source is Source else "sok.optimizers.tf_keras")
     plain, scaled = {
         Source: ("Keras3Wrapper", "ScaledKeras3Wrapper"),
         TfKerasSource: ("TfKerasWrapper", "ScaledTfKerasWrapper"),

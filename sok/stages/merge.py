@@ -16,9 +16,7 @@ class MergedSlices(tf.IndexedSlices):
     """
 
 
-def merge(
-    tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], attributes: dict
-) -> list[MergedSlices]:
+def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], attributes: dict) -> list[MergedSlices]:
     """One gradient a table: keys int64 [n], values float32 [n, dimension].
 
     Args:
@@ -27,15 +25,11 @@ def merge(
         gradients: of the lookup's outputs.
         attributes: of the lookup.
     """
-    keys, values = _native.ops.sok_merge(
-        tables=tables, **features, gradients=gradients, **attributes
-    )
+    keys, values = _native.ops.sok_merge(tables=tables, **features, gradients=gradients, **attributes)
     return [MergedSlices(v, k) for k, v in zip(keys, values)]
 
 
-def merge_slices(
-    tables: list[TableValue], gradients: list[tf.IndexedSlices]
-) -> list[MergedSlices]:
+def merge_slices(tables: list[TableValue], gradients: list[tf.IndexedSlices]) -> list[MergedSlices]:
     """Sums the gradients of equal keys of each table, in one op, where that has not been done."""
     unmerged = [i for i, slices in enumerate(gradients) if not isinstance(slices, MergedSlices)]
     if not unmerged:
