@@ -6,6 +6,7 @@ from sok import comm, initializers, layers, optimizers
 from sok.comm import init, rank, size
 from sok.config import FeatureConfig, TableConfig
 from sok.layers import EmbeddingCollection
+from sok.debug import debug_sync
 from sok.lookup import (
     all2all_dense_embedding,
     assign,
@@ -34,6 +35,7 @@ __all__ = [
     "assign",
     "check_out",
     "comm",
+    "debug_sync",
     "erase",
     "export",
     "filter_variables",

@@ -36,6 +36,13 @@ def _load():
         ) from error
 
 
+def set_debug_sync(on: bool) -> None:
+    """See `sok.debug_sync`; a library without CUDA has nothing to set."""
+    setter = getattr(ctypes.CDLL(str(_LIBRARY)), "sok_set_debug_sync", None)
+    if setter is not None:
+        setter(ctypes.c_bool(on))
+
+
 def _describe() -> dict:
     describe = ctypes.CDLL(str(_LIBRARY)).sok_describe
     describe.restype = ctypes.c_char_p

@@ -75,10 +75,14 @@ class TableVariable(backend.Variable):
     def _initialize_with_initializer(self, initializer):
         self._value = TableValue(self.attributes, self.trainable, self._table_device)
 
-    @property
-    def table(self) -> TableValue:
+    def _deferred_initialize(self):
+        # Keras comes here for what was created during a symbolic call; a table is there at once.
         if self._value is None:
             self._initialize_with_initializer(None)
+
+    @property
+    def table(self) -> TableValue:
+        self._deferred_initialize()
         return self._value
 
     # A Keras variable's face.

@@ -209,7 +209,7 @@ def test_what_a_table_is_not(table):
 
 
 def test_writes(table):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="1 of 3 keys are repeated"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="id 1 is repeated"):
         sok.assign(table, [1, 2, 1], np.zeros((3, 2)))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"'items'.*\[2, 2\], got \[2,3\]"):
         sok.assign(table, [1, 2], np.zeros((2, 3)))

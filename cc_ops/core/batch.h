@@ -22,12 +22,13 @@ struct Bags {
   std::int64_t bags = 0;
   std::int64_t hotness = 1;
   Combiner combiner = Combiner::kSum;
+  std::int64_t known_count = -1;  // of ids; -1: as the row splits say
 
   SOK_HD std::int64_t begin(std::int64_t bag) const {
     return row_splits != nullptr ? row_splits[bag] : bag * hotness;
   }
   SOK_HD std::int64_t end(std::int64_t bag) const { return begin(bag + 1); }
-  std::int64_t ids_count() const { return begin(bags); }
+  std::int64_t ids_count() const { return known_count >= 0 ? known_count : begin(bags); }
   SOK_HD float weight(std::int64_t i) const { return weights != nullptr ? weights[i] : 1.0f; }
 
   // What the weighted sum of a bag is multiplied with.

@@ -76,6 +76,18 @@ struct IndexRef {
     return group + 1 == groups ? 0 : group + 1;
   }
 
+  SOK_HD void load_group(std::uint32_t group, std::uint64_t words[2]) const {
+#if defined(__CUDA_ARCH__)
+    // One 16-byte access.
+    asm volatile("ld.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(words[0]), "=l"(words[1])
+                 : "l"(control + 2 * static_cast<std::uint64_t>(group)));
+#else
+    words[0] = control[2 * group];
+    words[1] = control[2 * group + 1];
+#endif
+  }
+
   // The slot of `key` within one group, or kNoRow.
   SOK_HD std::uint32_t slot_in_group(std::uint32_t group, const std::uint64_t words[2], Key key,
                                      std::uint64_t hash) const {
@@ -94,7 +106,8 @@ struct IndexRef {
   SOK_HD std::uint32_t find_slot(Key key, std::uint64_t hash) const {
     std::uint32_t group = home(hash);
     for (std::uint32_t probe = 0; probe < groups; ++probe) {
-      const std::uint64_t words[2] = {control[2 * group], control[2 * group + 1]};
+      std::uint64_t words[2];
+      load_group(group, words);
       const std::uint32_t slot = slot_in_group(group, words, key, hash);
       if (slot != kNoRow) return slot;
       if ((match_empty(words[0]) | match_empty(words[1])) != 0) return kNoRow;

@@ -9,7 +9,6 @@ namespace {
 
 // Row splits that lie would make the loops read outside of the ids.
 Status check_splits(int feature, const std::int64_t* splits, std::int64_t count, std::int64_t ids) {
-  if (count < 1) return invalid_argument("feature ", feature, ": row_splits is empty");
   if (splits[0] != 0) {
     return invalid_argument("feature ", feature, ": row_splits must start at 0, not ", splits[0]);
   }
@@ -52,7 +51,7 @@ FeatureInputs::FeatureInputs(tensorflow::OpKernelConstruction* context) {
   }
 }
 
-Status FeatureInputs::read(tensorflow::OpKernelContext* context,
+Status FeatureInputs::read(tensorflow::OpKernelContext* context, bool on_host,
                            std::vector<Bags>* bags) const {
   tensorflow::OpInputList ids, row_splits, weights;
   for (auto [name, list] : {std::pair("ids", &ids), std::pair("row_splits", &row_splits),
@@ -66,11 +65,13 @@ Status FeatureInputs::read(tensorflow::OpKernelContext* context,
     b.ids = ids[f].flat<std::int64_t>().data();
     b.combiner = enum_of<Combiner>(kCombinerNames, combiners_[f]);
     const std::int64_t count = ids[f].NumElements();
+    b.known_count = count;
     if (ragged_[f]) {
       const auto splits = row_splits[f].flat<std::int64_t>();
       b.row_splits = splits.data();
       b.bags = splits.size() - 1;
-      SOK_RETURN_IF_ERROR(check_splits(f, b.row_splits, splits.size(), count));
+      if (splits.size() < 1) return invalid_argument("feature ", f, ": row_splits is empty");
+      if (on_host) SOK_RETURN_IF_ERROR(check_splits(f, b.row_splits, splits.size(), count));
     } else {
       if (ids[f].dims() != 2) {
         return invalid_argument("feature ", f, ": dense ids must have the shape [batch, hotness], ",

@@ -27,8 +27,9 @@ class FeatureInputs {
   float table_max_norm(int table) const { return max_norms_[table]; }
   bool weighted(int feature) const { return weighted_[feature]; }
 
-  // The bags of every feature, pointing into the op's inputs.
-  Status read(tensorflow::OpKernelContext* context, std::vector<Bags>* bags) const;
+  // The bags of every feature, pointing into the op's inputs. Row splits are checked if the host may
+  // read them; kernels on a device clamp them instead.
+  Status read(tensorflow::OpKernelContext* context, bool on_host, std::vector<Bags>* bags) const;
 
  private:
   std::vector<std::int32_t> table_of_, dimensions_;

@@ -1,9 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-#include "cc_ops/cpu/stages.h"
+#include "cc_ops/kernels/device.h"
 #include "cc_ops/kernels/feature_inputs.h"
-#include "cc_ops/kernels/op_boundary.h"
-#include "cc_ops/kernels/table_resource.h"
 
 namespace sok {
 namespace {
@@ -14,13 +12,17 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-Status check_dimension(const cpu::Table& table, std::int64_t dimension) {
+template <typename Table>
+Status check_dimension(const Table& table, std::int64_t dimension) {
   if (table.config().dimension == dimension) return {};
   return invalid_argument("table '", table.config().name, "' has dimension ",
                           table.config().dimension, ", not ", dimension);
 }
 
+template <typename Device>
 class LookupOp final : public OpKernel {
+  using Table = typename Device::Table;
+
  public:
   explicit LookupOp(OpKernelConstruction* context) : OpKernel(context), inputs_(context) {
     OP_REQUIRES_OK(context, context->GetAttr("training", &training_));
@@ -28,18 +30,18 @@ class LookupOp final : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    LockedTables tables;
-    OP_REQUIRES_OK(context, tables.lock(context, "tables", training_));
+    LockedTables<Table> tables;
+    OP_REQUIRES_OK(context, tables.lock(context, "tables", training_ || !Device::kOnHost));
     run_op(context, [&] { return run(context, tables); });
   }
 
  private:
-  Status run(OpKernelContext* context, const LockedTables& tables) {
+  Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
     std::vector<Bags> bags;
-    SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
-    std::vector<cpu::LookupFeature> features;
+    SOK_RETURN_IF_ERROR(inputs_.read(context, Device::kOnHost, &bags));
+    std::vector<typename Device::LookupFeature> features;
     for (int f = 0; f < inputs_.features(); ++f) {
-      cpu::Table& table = tables[inputs_.table_of(f)];
+      Table& table = tables[inputs_.table_of(f)];
       SOK_RETURN_IF_ERROR(check_dimension(table, inputs_.dimension(f)));
       Tensor* output = nullptr;
       if (auto status = context->allocate_output(
@@ -52,8 +54,7 @@ class LookupOp final : public OpKernel {
                           {row_type_of(output_types_[f]), output->data()},
                           inputs_.max_norm(f)});
     }
-    KernelExecutor executor(context);
-    return cpu::lookup(executor, features, training_);
+    return Device(context).lookup(features, training_);
   }
 
   FeatureInputs inputs_;
@@ -61,44 +62,46 @@ class LookupOp final : public OpKernel {
   bool training_ = false;
 };
 
+template <typename Device>
 class WeightGradientsOp final : public OpKernel {
+  using Table = typename Device::Table;
+
  public:
   explicit WeightGradientsOp(OpKernelConstruction* context) : OpKernel(context), inputs_(context) {}
 
   void Compute(OpKernelContext* context) override {
-    LockedTables tables;
-    OP_REQUIRES_OK(context, tables.lock(context, "tables", false));
+    LockedTables<Table> tables;
+    OP_REQUIRES_OK(context, tables.lock(context, "tables", !Device::kOnHost));
     run_op(context, [&] { return run(context, tables); });
   }
 
  private:
-  Status run(OpKernelContext* context, const LockedTables& tables) {
+  Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
     std::vector<Bags> bags;
-    SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
+    SOK_RETURN_IF_ERROR(inputs_.read(context, Device::kOnHost, &bags));
     tensorflow::OpInputList gradients, weights;
     if (!context->input_list("gradients", &gradients).ok() ||
         !context->input_list("weights", &weights).ok()) {
       return {Code::kInternal, "WeightGradients: inputs are missing"};
     }
-    KernelExecutor executor(context);
+    Device device(context);
     for (int f = 0; f < inputs_.features(); ++f) {
-      cpu::Table& table = tables[inputs_.table_of(f)];
+      Table& table = tables[inputs_.table_of(f)];
       SOK_RETURN_IF_ERROR(check_dimension(table, inputs_.dimension(f)));
       Tensor* output = nullptr;
       if (!context->allocate_output(f, weights[f].shape(), &output).ok()) {
         return resource_exhausted("WeightGradients: no memory for the output");
       }
       if (!inputs_.weighted(f)) {
-        output->flat<float>().setZero();
-        continue;
+        continue;  // nobody reads it
       }
       if (gradients[f].NumElements() != bags[f].bags * inputs_.dimension(f)) {
         return invalid_argument("feature ", f, ": the gradient's shape ",
                                 gradients[f].shape().DebugString(), " is not [", bags[f].bags, ", ",
                                 inputs_.dimension(f), "]");
       }
-      SOK_RETURN_IF_ERROR(cpu::weight_gradients(
-          executor, {&table, bags[f], {}, inputs_.max_norm(f)}, gradients[f].flat<float>().data(),
+      SOK_RETURN_IF_ERROR(device.weight_gradients(
+          {&table, bags[f], {}, inputs_.max_norm(f)}, gradients[f].flat<float>().data(),
           output->flat<float>().data()));
     }
     return {};
@@ -107,9 +110,14 @@ class WeightGradientsOp final : public OpKernel {
   FeatureInputs inputs_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("Sok>Lookup").Device(tensorflow::DEVICE_CPU), LookupOp);
+REGISTER_KERNEL_BUILDER(Name("Sok>Lookup").Device(tensorflow::DEVICE_CPU), LookupOp<CpuDevice>);
 REGISTER_KERNEL_BUILDER(Name("Sok>WeightGradients").Device(tensorflow::DEVICE_CPU),
-                        WeightGradientsOp);
+                        WeightGradientsOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(
+    Name("Sok>Lookup").Device(tensorflow::DEVICE_GPU).HostMemory("tables"), LookupOp<GpuDevice>));
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(
+    Name("Sok>WeightGradients").Device(tensorflow::DEVICE_GPU).HostMemory("tables"),
+    WeightGradientsOp<GpuDevice>));
 
 }  // namespace
 }  // namespace sok

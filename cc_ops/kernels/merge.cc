@@ -1,9 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-#include "cc_ops/cpu/stages.h"
+#include "cc_ops/kernels/device.h"
 #include "cc_ops/kernels/feature_inputs.h"
-#include "cc_ops/kernels/op_boundary.h"
-#include "cc_ops/kernels/table_resource.h"
 
 namespace sok {
 namespace {
@@ -14,27 +12,30 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
+template <typename Device>
 class MergeOp final : public OpKernel {
+  using Table = typename Device::Table;
+
  public:
   explicit MergeOp(OpKernelConstruction* context) : OpKernel(context), inputs_(context) {
     OP_REQUIRES_OK(context, context->GetAttr("output_types", &output_types_));
   }
 
   void Compute(OpKernelContext* context) override {
-    LockedTables tables;
-    OP_REQUIRES_OK(context, tables.lock(context, "tables", false));
+    LockedTables<Table> tables;
+    OP_REQUIRES_OK(context, tables.lock(context, "tables", !Device::kOnHost));
     run_op(context, [&] { return run(context, tables); });
   }
 
  private:
-  Status run(OpKernelContext* context, const LockedTables& tables) {
+  Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
     std::vector<Bags> bags;
-    SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
+    SOK_RETURN_IF_ERROR(inputs_.read(context, Device::kOnHost, &bags));
     tensorflow::OpInputList gradients;
     if (!context->input_list("gradients", &gradients).ok()) {
       return {Code::kInternal, "Merge: inputs are missing"};
     }
-    std::vector<std::vector<cpu::MergeFeature>> features(inputs_.tables());
+    std::vector<std::vector<typename Device::MergeFeature>> features(inputs_.tables());
     for (int f = 0; f < inputs_.features(); ++f) {
       if (gradients[f].NumElements() != bags[f].bags * inputs_.dimension(f)) {
         return invalid_argument("feature ", f, ": the gradient's shape ",
@@ -44,31 +45,23 @@ class MergeOp final : public OpKernel {
       features[inputs_.table_of(f)].push_back(
           {bags[f], {row_type_of(output_types_[f]), gradients[f].data()}});
     }
-    KernelExecutor executor(context);
+    Device device(context);
     for (int t = 0; t < inputs_.tables(); ++t) {
       const std::int64_t width = inputs_.table_dimension(t);
-      cpu::Merge merge(executor, tables[t], features[t], width);
-      if (merge.dropped()) {
-        // The lookup has checked its ids; those of a gradient made by hand are checked here.
-        for (const cpu::MergeFeature& feature : features[t]) {
-          SOK_RETURN_IF_ERROR(tables[t].check_range(feature.bags.ids, feature.bags.ids_count()));
+      const auto allocate = [&](std::int64_t count, Key** keys, float** sums) -> Status {
+        Tensor *key_tensor = nullptr, *sum_tensor = nullptr;
+        if (!context->allocate_output(t, TensorShape({count}), &key_tensor).ok() ||
+            !context
+                 ->allocate_output(inputs_.tables() + t, TensorShape({count, width}), &sum_tensor)
+                 .ok()) {
+          return resource_exhausted("Merge: no memory for ", count, " gradients of width ", width);
         }
-      }
-      Tensor *keys = nullptr, *sums = nullptr;
-      if (!context->allocate_output(t, TensorShape({merge.count()}), &keys).ok() ||
-          !context
-               ->allocate_output(inputs_.tables() + t, TensorShape({merge.count(), width}), &sums)
-               .ok()) {
-        return resource_exhausted("Merge: no memory for ", merge.count(), " gradients of width ",
-                                  width);
-      }
-      Key* key_data = keys->flat<std::int64_t>().data();
-      merge.write(key_data, sums->flat<float>().data());
-      if (inputs_.table_max_norm(t) > 0) {
-        SOK_RETURN_IF_ERROR(cpu::max_norm_gradients(executor, tables[t], key_data, merge.count(),
-                                                    inputs_.table_max_norm(t),
-                                                    sums->flat<float>().data()));
-      }
+        *keys = key_tensor->flat<std::int64_t>().data();
+        *sums = sum_tensor->flat<float>().data();
+        return {};
+      };
+      SOK_RETURN_IF_ERROR(
+          device.merge(tables[t], features[t], inputs_.table_max_norm(t), allocate));
     }
     return {};
   }
@@ -77,7 +70,9 @@ class MergeOp final : public OpKernel {
   std::vector<tensorflow::DataType> output_types_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("Sok>Merge").Device(tensorflow::DEVICE_CPU), MergeOp);
+REGISTER_KERNEL_BUILDER(Name("Sok>Merge").Device(tensorflow::DEVICE_CPU), MergeOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(
+    Name("Sok>Merge").Device(tensorflow::DEVICE_GPU).HostMemory("tables"), MergeOp<GpuDevice>));
 
 }  // namespace
 }  // namespace sok

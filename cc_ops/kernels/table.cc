@@ -3,13 +3,12 @@
 //
 // Creation of tables, and the ops on a whole table: size, counters, export, import, erase.
 #include <cstdint>
-#include <set>
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "cc_ops/cpu/stages.h"
-#include "cc_ops/kernels/op_boundary.h"
-#include "cc_ops/kernels/table_resource.h"
+#include "cc_ops/kernels/device.h"
 
 namespace sok {
 namespace {
@@ -58,7 +57,10 @@ absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   return absl::OkStatus();
 }
 
+template <typename Device>
 class TableOp final : public OpKernel {
+  using Resource = TableResource<typename Device::Table>;
+
  public:
   explicit TableOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("container", &container_));
@@ -69,29 +71,22 @@ class TableOp final : public OpKernel {
   void Compute(OpKernelContext* context) override {
     tensorflow::ContainerInfo info;
     OP_REQUIRES_OK(context, info.Init(context->resource_manager(), def()));
-    TableResource* found = nullptr;
-    OP_REQUIRES_OK(context, context->resource_manager()->LookupOrCreate<TableResource>(
+    Resource* found = nullptr;
+    OP_REQUIRES_OK(context, context->resource_manager()->LookupOrCreate<Resource>(
                                 info.container(), info.name(), &found,
-                                [&](TableResource** created) { return create(context, created); }));
+                                [&](Resource** created) { return create(context, created); }));
     tensorflow::core::ScopedUnref unref(found);
     Tensor* handle = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handle));
     handle->scalar<tensorflow::ResourceHandle>()() =
-        tensorflow::MakeResourceHandle<TableResource>(context, info.container(), info.name());
+        tensorflow::MakeResourceHandle<Resource>(context, info.container(), info.name());
   }
 
  private:
-  absl::Status create(OpKernelContext* context, TableResource** created) {
-    std::unique_ptr<cpu::Table> table;
-    TF_RETURN_IF_ERROR(to_tensorflow(cpu::Table::create(config_, cpu::page_allocator(), &table)));
-    // Fresh memory is zero already.
-    const Initializer& initializer = config_.initializer;
-    if (config_.is_static() &&
-        !(initializer.kind == InitKind::kConstant && initializer.a == 0.0f)) {
-      KernelExecutor executor(context);
-      table->initialize_static(executor);
-    }
-    *created = new TableResource(std::move(table));
+  absl::Status create(OpKernelContext* context, Resource** created) {
+    std::unique_ptr<typename Device::Table> table;
+    TF_RETURN_IF_ERROR(to_tensorflow(Device(context).create(config_, &table)));
+    *created = new Resource(std::move(table));
     return absl::OkStatus();
   }
 
@@ -100,19 +95,20 @@ class TableOp final : public OpKernel {
 };
 
 // What the ops on one table share: its lock, and errors.
-template <bool Exclusive>
+template <typename Device, bool Exclusive>
 class OneTableOp : public OpKernel {
  public:
+  using Table = typename Device::Table;
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) final {
-    LockedTables tables;
-    OP_REQUIRES_OK(context, tables.lock(context, "table", Exclusive));
+    LockedTables<Table> tables;
+    OP_REQUIRES_OK(context, tables.lock(context, "table", Exclusive || !Device::kOnHost));
     run_op(context, [&] { return run(context, tables[0]); });
   }
 
  protected:
-  virtual Status run(OpKernelContext* context, cpu::Table& table) = 0;
+  virtual Status run(OpKernelContext* context, Table& table) = 0;
 
   // A fresh output tensor.
   static Status output(OpKernelContext* context, int index, TensorShape shape, Tensor** tensor) {
@@ -123,30 +119,34 @@ class OneTableOp : public OpKernel {
   }
 };
 
-class TableSizeOp final : public OneTableOp<false> {
+template <typename Device>
+class TableSizeOp final : public OneTableOp<Device, false> {
  public:
-  using OneTableOp::OneTableOp;
+  using Base = OneTableOp<Device, false>;
+  using Base::Base;
 
  private:
-  Status run(OpKernelContext* context, cpu::Table& table) override {
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
     Tensor* size = nullptr;
-    SOK_RETURN_IF_ERROR(output(context, 0, TensorShape({}), &size));
-    size->scalar<std::int64_t>()() = table.size();
-    return {};
+    SOK_RETURN_IF_ERROR(Base::output(context, 0, TensorShape({}), &size));
+    return Device(context).size(table, &size->scalar<std::int64_t>()());
   }
 };
 
-class TableStatsOp final : public OneTableOp<false> {
+template <typename Device>
+class TableStatsOp final : public OneTableOp<Device, false> {
  public:
-  using OneTableOp::OneTableOp;
+  using Base = OneTableOp<Device, false>;
+  using Base::Base;
 
  private:
-  Status run(OpKernelContext* context, cpu::Table& table) override {
-    const auto stats = table.stats();
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
+    std::vector<std::pair<std::string, std::int64_t>> stats;
+    SOK_RETURN_IF_ERROR(Device(context).stats(table, &stats));
     Tensor *names = nullptr, *values = nullptr;
     const TensorShape shape({static_cast<std::int64_t>(stats.size())});
-    SOK_RETURN_IF_ERROR(output(context, 0, shape, &names));
-    SOK_RETURN_IF_ERROR(output(context, 1, shape, &values));
+    SOK_RETURN_IF_ERROR(Base::output(context, 0, shape, &names));
+    SOK_RETURN_IF_ERROR(Base::output(context, 1, shape, &values));
     for (std::size_t i = 0; i < stats.size(); ++i) {
       names->flat<tstring>()(i) = stats[i].first;
       values->flat<std::int64_t>()(i) = stats[i].second;
@@ -155,17 +155,19 @@ class TableStatsOp final : public OneTableOp<false> {
   }
 };
 
-class TablePlanesOp final : public OneTableOp<false> {
+template <typename Device>
+class TablePlanesOp final : public OneTableOp<Device, false> {
  public:
-  using OneTableOp::OneTableOp;
+  using Base = OneTableOp<Device, false>;
+  using Base::Base;
 
  private:
-  Status run(OpKernelContext* context, cpu::Table& table) override {
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
     Tensor *names = nullptr, *widths = nullptr, *initials = nullptr;
     const TensorShape shape({table.plane_count()});
-    SOK_RETURN_IF_ERROR(output(context, 0, shape, &names));
-    SOK_RETURN_IF_ERROR(output(context, 1, shape, &widths));
-    SOK_RETURN_IF_ERROR(output(context, 2, shape, &initials));
+    SOK_RETURN_IF_ERROR(Base::output(context, 0, shape, &names));
+    SOK_RETURN_IF_ERROR(Base::output(context, 1, shape, &widths));
+    SOK_RETURN_IF_ERROR(Base::output(context, 2, shape, &initials));
     for (int i = 0; i < table.plane_count(); ++i) {
       names->flat<tstring>()(i) = table.plane_spec(i).name;
       widths->flat<std::int64_t>()(i) = table.plane_spec(i).width;
@@ -175,9 +177,12 @@ class TablePlanesOp final : public OneTableOp<false> {
   }
 };
 
-class TableExportOp final : public OneTableOp<false> {
+template <typename Device>
+class TableExportOp final : public OneTableOp<Device, false> {
  public:
-  explicit TableExportOp(OpKernelConstruction* context) : OneTableOp(context) {
+  using Base = OneTableOp<Device, false>;
+
+  explicit TableExportOp(OpKernelConstruction* context) : Base(context) {
     OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));
     OP_REQUIRES_OK(context, context->GetAttr("widths", &widths_));
     OP_REQUIRES(context, planes_.size() == widths_.size(),
@@ -185,43 +190,47 @@ class TableExportOp final : public OneTableOp<false> {
   }
 
  private:
-  Status run(OpKernelContext* context, cpu::Table& table) override {
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
+    std::vector<int> planes;
     for (std::size_t p = 0; p < planes_.size(); ++p) {
-      const int index = table.plane_index(planes_[p]);
-      if (index < 0) {
+      planes.push_back(table.plane_index(planes_[p]));
+      if (planes.back() < 0) {
         return {Code::kNotFound, concat("table '", table.config().name, "' has no plane '",
                                         planes_[p], "'")};
       }
-      if (table.plane_spec(index).width != widths_[p]) {
+      if (table.plane_spec(planes.back()).width != widths_[p]) {
         return invalid_argument("table '", table.config().name, "': plane '", planes_[p],
-                                "' has width ", table.plane_spec(index).width, ", not ",
+                                "' has width ", table.plane_spec(planes.back()).width, ", not ",
                                 widths_[p]);
       }
     }
-    std::vector<Key> keys;
-    std::vector<Row> rows;
-    table.entries(&keys, &rows);
-    const auto count = static_cast<std::int64_t>(keys.size());
-    Tensor* out = nullptr;
-    SOK_RETURN_IF_ERROR(output(context, 0, TensorShape({count}), &out));
-    std::copy(keys.begin(), keys.end(), out->flat<std::int64_t>().data());
-    KernelExecutor executor(context);
-    for (std::size_t p = 0; p < planes_.size(); ++p) {
-      SOK_RETURN_IF_ERROR(
-          output(context, static_cast<int>(p + 1), TensorShape({count, widths_[p]}), &out));
-      cpu::read_plane(executor, table, table.plane_index(planes_[p]), rows.data(), count,
-                      out->flat<float>().data());
-    }
-    return {};
+    return Device(context).export_planes(
+        table, planes,
+        [&](std::int64_t count, Key** keys) -> Status {
+          Tensor* out = nullptr;
+          SOK_RETURN_IF_ERROR(Base::output(context, 0, TensorShape({count}), &out));
+          *keys = out->flat<std::int64_t>().data();
+          return {};
+        },
+        [&](std::size_t p, std::int64_t count, float** values) -> Status {
+          Tensor* out = nullptr;
+          SOK_RETURN_IF_ERROR(Base::output(context, static_cast<int>(p + 1),
+                                           TensorShape({count, widths_[p]}), &out));
+          *values = out->flat<float>().data();
+          return {};
+        });
   }
 
   std::vector<std::string> planes_;
   std::vector<std::int64_t> widths_;
 };
 
-class TableImportOp final : public OneTableOp<true> {
+template <typename Device>
+class TableImportOp final : public OneTableOp<Device, true> {
  public:
-  explicit TableImportOp(OpKernelConstruction* context) : OneTableOp(context) {
+  using Base = OneTableOp<Device, true>;
+
+  explicit TableImportOp(OpKernelConstruction* context) : Base(context) {
     OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));
     OP_REQUIRES_OK(context, context->GetAttr("initials", &initials_));
     OP_REQUIRES_OK(context, context->GetAttr("replace", &replace_));
@@ -230,37 +239,35 @@ class TableImportOp final : public OneTableOp<true> {
   }
 
  private:
-  Status run(OpKernelContext* context, cpu::Table& table) override {
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
     tensorflow::OpInputList values;
     if (!context->input_list("values", &values).ok()) {
       return {Code::kInternal, "TableImport: inputs are missing"};
     }
+    Device device(context);
     const auto keys = context->input(1).flat<std::int64_t>();
     const std::int64_t count = keys.size();
-    SOK_RETURN_IF_ERROR(check(table, keys.data(), count, values));
+    std::vector<Key> host_keys;
+    SOK_RETURN_IF_ERROR(device.copy_to_host(keys.data(), count, &host_keys));
+    SOK_RETURN_IF_ERROR(check(table, std::move(host_keys), values));
     std::vector<PlaneSpec> states;
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       if (planes_[p] == "values") continue;
       states.push_back({planes_[p], values[p].dim_size(1), initials_[p]});
     }
-    SOK_RETURN_IF_ERROR(table.attach_planes(states));
-    KernelExecutor executor(context);
-    SOK_RETURN_IF_ERROR(table.reserve(executor, {{keys.data(), count}}));
-    if (replace_) table.clear();
-    std::vector<Row> rows(count);
-    table.find_or_insert(keys.data(), count, rows.data());
-    table.settle();
+    SOK_RETURN_IF_ERROR(device.attach_planes(table, states));
+    std::vector<std::pair<int, const float*>> planes;
     for (std::size_t p = 0; p < planes_.size(); ++p) {
-      cpu::write_plane(executor, table, table.plane_index(planes_[p]), rows.data(), count,
-                       values[p].flat<float>().data());
+      planes.push_back({table.plane_index(planes_[p]), values[p].flat<float>().data()});
     }
-    return {};
+    return device.import_planes(table, keys.data(), count, replace_, planes);
   }
 
   // Refuses what would leave the table half-written or ambiguous.
-  Status check(const cpu::Table& table, const Key* keys, std::int64_t count,
+  Status check(const typename Base::Table& table, std::vector<Key> keys,
                const tensorflow::OpInputList& values) const {
     const std::string& name = table.config().name;
+    const auto count = static_cast<std::int64_t>(keys.size());
     if (table.config().is_static()) {
       for (std::int64_t i = 0; i < count; ++i) {
         if (keys[i] >= 0 && keys[i] < table.config().rows) continue;
@@ -268,10 +275,11 @@ class TableImportOp final : public OneTableOp<true> {
                                 " is out of range: the table has ", table.config().rows, " rows");
       }
     }
-    const std::set<Key> distinct(keys, keys + count);
-    if (static_cast<std::int64_t>(distinct.size()) != count) {
-      return invalid_argument("table '", name, "': ", count - static_cast<std::int64_t>(distinct.size()),
-                              " of ", count, " keys are repeated; each may be given once");
+    std::sort(keys.begin(), keys.end());
+    const auto repeated = std::adjacent_find(keys.begin(), keys.end());
+    if (repeated != keys.end()) {
+      return invalid_argument("table '", name, "': id ", *repeated,
+                              " is repeated; each may be given once");
     }
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       const Tensor& v = values[p];
@@ -293,33 +301,42 @@ class TableImportOp final : public OneTableOp<true> {
   bool replace_ = false;
 };
 
-class TableEraseOp final : public OneTableOp<true> {
+template <typename Device>
+class TableEraseOp final : public OneTableOp<Device, true> {
  public:
-  using OneTableOp::OneTableOp;
+  using Base = OneTableOp<Device, true>;
+  using Base::Base;
 
  private:
-  Status run(OpKernelContext* context, cpu::Table& table) override {
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
     if (table.config().is_static()) {
       return invalid_argument("table '", table.config().name,
                               "' is static: its rows cannot be erased, only assigned");
     }
     const auto keys = context->input(1).flat<std::int64_t>();
     Tensor* erased = nullptr;
-    SOK_RETURN_IF_ERROR(output(context, 0, TensorShape({}), &erased));
-    erased->scalar<std::int64_t>()() = table.erase(keys.data(), keys.size());
-    return {};
+    SOK_RETURN_IF_ERROR(Base::output(context, 0, TensorShape({}), &erased));
+    return Device(context).erase(table, keys.data(), keys.size(),
+                                 &erased->scalar<std::int64_t>()());
   }
 };
 
-#define SOK_REGISTER(op, kernel) \
-  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel)
-SOK_REGISTER("Sok>Table", TableOp);
-SOK_REGISTER("Sok>TableSize", TableSizeOp);
-SOK_REGISTER("Sok>TableStats", TableStatsOp);
-SOK_REGISTER("Sok>TablePlanes", TablePlanesOp);
-SOK_REGISTER("Sok>TableExport", TableExportOp);
-SOK_REGISTER("Sok>TableImport", TableImportOp);
-SOK_REGISTER("Sok>TableErase", TableEraseOp);
+// `...`: what a GPU kernel keeps in host memory.
+#define SOK_REGISTER(op, kernel, ...)                                                            \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel<CpuDevice>);           \
+  SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU) __VA_ARGS__,        \
+                                     kernel<GpuDevice>))
+#define SOK_HOST(name) .HostMemory(name)
+SOK_REGISTER("Sok>Table", TableOp, SOK_HOST("table"));
+SOK_REGISTER("Sok>TableSize", TableSizeOp, SOK_HOST("table") SOK_HOST("size"));
+SOK_REGISTER("Sok>TableStats", TableStatsOp,
+             SOK_HOST("table") SOK_HOST("names") SOK_HOST("values"));
+SOK_REGISTER("Sok>TablePlanes", TablePlanesOp,
+             SOK_HOST("table") SOK_HOST("names") SOK_HOST("widths") SOK_HOST("initials"));
+SOK_REGISTER("Sok>TableExport", TableExportOp, SOK_HOST("table"));
+SOK_REGISTER("Sok>TableImport", TableImportOp, SOK_HOST("table"));
+SOK_REGISTER("Sok>TableErase", TableEraseOp, SOK_HOST("table") SOK_HOST("erased"));
+#undef SOK_HOST
 #undef SOK_REGISTER
 
 }  // namespace

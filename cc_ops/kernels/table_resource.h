@@ -10,35 +10,38 @@
 #include <utility>
 #include <vector>
 
-#include "cc_ops/cpu/table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
 namespace sok {
 
 // A table as a TensorFlow resource. Ops that only read hold the lock shared, all others alone.
+template <typename Table>
 class TableResource final : public tensorflow::ResourceBase {
  public:
-  explicit TableResource(std::unique_ptr<cpu::Table> table) : table_(std::move(table)) {}
+  explicit TableResource(std::unique_ptr<Table> table) : table_(std::move(table)) {}
 
   std::string DebugString() const override { return "SOK table " + table_->config().name; }
-  cpu::Table* table() const { return table_.get(); }
+  Table* table() const { return table_.get(); }
   std::shared_mutex& mutex() { return mutex_; }
 
  private:
-  std::unique_ptr<cpu::Table> table_;
+  std::unique_ptr<Table> table_;
   std::shared_mutex mutex_;
 };
 
 // The tables of one op, locked together. Locks are taken in the order of addresses, so that two ops
 // over the same tables cannot wait for each other.
+template <typename Table>
 class LockedTables {
  public:
+  using Resource = TableResource<Table>;
+
   LockedTables() = default;
   LockedTables(const LockedTables&) = delete;
   LockedTables& operator=(const LockedTables&) = delete;
   ~LockedTables() {
-    for (TableResource* resource : locked_) {
+    for (Resource* resource : locked_) {
       exclusive_ ? resource->mutex().unlock() : resource->mutex().unlock_shared();
     }
   }
@@ -49,7 +52,7 @@ class LockedTables {
     TF_RETURN_IF_ERROR(context->input_list(name, &handles));
     exclusive_ = exclusive;
     for (int i = 0; i < handles.size(); ++i) {
-      tensorflow::core::RefCountPtr<TableResource> resource;
+      tensorflow::core::RefCountPtr<Resource> resource;
       TF_RETURN_IF_ERROR(tensorflow::LookupResource(
           context, handles[i].scalar<tensorflow::ResourceHandle>()(), &resource));
       resources_.push_back(std::move(resource));
@@ -57,18 +60,18 @@ class LockedTables {
     for (const auto& resource : resources_) locked_.push_back(resource.get());
     std::sort(locked_.begin(), locked_.end());
     locked_.erase(std::unique(locked_.begin(), locked_.end()), locked_.end());
-    for (TableResource* resource : locked_) {
+    for (Resource* resource : locked_) {
       exclusive ? resource->mutex().lock() : resource->mutex().lock_shared();
     }
     return absl::OkStatus();
   }
 
   std::size_t size() const { return resources_.size(); }
-  cpu::Table& operator[](std::size_t i) const { return *resources_[i]->table(); }
+  Table& operator[](std::size_t i) const { return *resources_[i]->table(); }
 
  private:
-  std::vector<tensorflow::core::RefCountPtr<TableResource>> resources_;
-  std::vector<TableResource*> locked_;
+  std::vector<tensorflow::core::RefCountPtr<Resource>> resources_;
+  std::vector<Resource*> locked_;
   bool exclusive_ = false;
 };
 

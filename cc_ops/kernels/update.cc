@@ -1,9 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 #include "cc_ops/core/optimizer_spec.h"
-#include "cc_ops/cpu/stages.h"
-#include "cc_ops/kernels/op_boundary.h"
-#include "cc_ops/kernels/table_resource.h"
+#include "cc_ops/kernels/device.h"
 
 namespace sok {
 namespace {
@@ -12,7 +10,10 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
+template <typename Device>
 class UpdateOp final : public OpKernel {
+  using Table = typename Device::Table;
+
  public:
   explicit UpdateOp(OpKernelConstruction* context) : OpKernel(context) {
     std::vector<std::string> names, reaches;
@@ -20,10 +21,13 @@ class UpdateOp final : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("optimizers", &names));
     OP_REQUIRES_OK(context, context->GetAttr("reaches", &reaches));
     OP_REQUIRES_OK(context, context->GetAttr("unique", &unique_));
+    OP_REQUIRES_OK(context, context->GetAttr("initials", &initials_));
     const auto count = static_cast<std::size_t>(num_tables_);
     OP_REQUIRES(context,
-                names.size() == count && reaches.size() == count && unique_.size() == count,
-                absl::InvalidArgumentError("optimizers, reaches and unique need one entry a table"));
+                names.size() == count && reaches.size() == count && unique_.size() == count &&
+                    initials_.size() == count,
+                absl::InvalidArgumentError(
+                    "optimizers, reaches, unique and initials need one entry a table"));
     for (const std::string& name : names) {
       const OptimizerSpec* spec = nullptr;
       OP_REQUIRES_OK(context, to_tensorflow(find_optimizer(name, &spec)));
@@ -33,13 +37,13 @@ class UpdateOp final : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    LockedTables tables;
+    LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "tables", true));
     run_op(context, [&] { return run(context, tables); });
   }
 
  private:
-  Status run(OpKernelContext* context, const LockedTables& tables) {
+  Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
     tensorflow::OpInputList keys, gradients, hyper;
     const tensorflow::Tensor *step, *scale, *apply;
     if (!context->input_list("keys", &keys).ok() ||
@@ -48,39 +52,37 @@ class UpdateOp final : public OpKernel {
         !context->input("scale", &scale).ok() || !context->input("apply", &apply).ok()) {
       return {Code::kInternal, "Update: inputs are missing"};
     }
-    if (!apply->flat<bool>()(0)) return {};
-    std::vector<cpu::TableUpdate> updates;
+    std::vector<UpdateRequest> requests;
     for (int t = 0; t < num_tables_; ++t) {
-      cpu::TableUpdate update;
-      update.table = &tables[t];
-      update.optimizer = optimizers_[t];
-      update.reach = reaches_[t];
-      const auto values = hyper[t].flat<float>();
-      update.hyper.assign(values.data(), values.data() + values.size());
-      update.count = keys[t].NumElements();
-      const std::int64_t dimension = update.table->config().dimension;
-      if (gradients[t].dims() != 2 || gradients[t].dim_size(0) != update.count ||
-          gradients[t].dim_size(1) != dimension) {
-        return invalid_argument("table '", update.table->config().name, "': gradients of ",
-                                update.count, " keys must have the shape [", update.count, ", ",
-                                dimension, "], got ", gradients[t].shape().DebugString());
+      const TableConfig& config = tables[t].config();
+      const std::int64_t count = keys[t].NumElements();
+      if (gradients[t].dims() != 2 || gradients[t].dim_size(0) != count ||
+          gradients[t].dim_size(1) != config.dimension) {
+        return invalid_argument("table '", config.name, "': gradients of ", count,
+                                " keys must have the shape [", count, ", ", config.dimension,
+                                "], got ", gradients[t].shape().DebugString());
       }
-      update.keys = keys[t].flat<std::int64_t>().data();
-      update.gradients = gradients[t].flat<float>().data();
-      update.unique = unique_[t];
-      updates.push_back(std::move(update));
+      if (hyper[t].NumElements() != static_cast<std::int64_t>(optimizers_[t]->hyper.size())) {
+        return invalid_argument("update: optimizer '", optimizers_[t]->name, "' has ",
+                                optimizers_[t]->hyper.size(), " hyper-parameters, got ",
+                                hyper[t].NumElements());
+      }
+      requests.push_back({optimizers_[t], reaches_[t], &keys[t], &gradients[t], &hyper[t],
+                          initials_[t], unique_[t]});
     }
-    KernelExecutor executor(context);
-    return cpu::update(executor, updates, step->flat<std::int64_t>()(0), scale->flat<float>()(0));
+    return Device(context).update(tables, requests, {step, scale, apply});
   }
 
   int num_tables_ = 0;
   std::vector<const OptimizerSpec*> optimizers_;
   std::vector<Reach> reaches_;
   std::vector<bool> unique_;
+  std::vector<float> initials_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("Sok>Update").Device(tensorflow::DEVICE_CPU), UpdateOp);
+REGISTER_KERNEL_BUILDER(Name("Sok>Update").Device(tensorflow::DEVICE_CPU), UpdateOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(
+    Name("Sok>Update").Device(tensorflow::DEVICE_GPU).HostMemory("tables"), UpdateOp<GpuDevice>));
 
 }  // namespace
 }  // namespace sok

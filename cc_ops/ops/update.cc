@@ -15,6 +15,7 @@ REGISTER_OP("Sok>Update")
     .Attr("optimizers: list(string)")
     .Attr("reaches: list({'local', 'global'})")
     .Attr("unique: list(bool)")
+    .Attr("initials: list(float)")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
@@ -31,4 +32,6 @@ optimizers: for each table the name of its optimizer.
 reaches: for each table, whether rows outside the batch get a zero gradient ('global')
   or are left alone ('local').
 unique: for each table, whether its keys are known to be different.
+initials: for each table, what the states start with that start at a hyper-parameter
+  (an accumulator); others start at 0.
 )doc");

@@ -34,7 +34,7 @@ from pathlib import Path
 
 VERSION = "0.28.1"
 SDIST_SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
-JOBS = 2  # the TensorFlow sources take about 2 GB each to compile
+JOBS = 2
 SITE_PACKAGES = Path(sysconfig.get_path("platlib"))
 RUNTIME_NEEDS = ["pyyaml", "psutil", "cloudpickle", "packaging"]
 

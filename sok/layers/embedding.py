@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from sok import checks, pipeline
 from sok.config import TableConfig
@@ -127,7 +126,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         if not self.supports_masking:
             return None
         ids, _ = specs.split(inputs)
-        return tf.not_equal(ids, tf.cast(self.mask_value, ids.dtype))
+        return keras.ops.not_equal(ids, self.mask_value)
 
     def compute_output_shape(self, input_shape):
         return specs.output_shape(input_shape, self.combiner, self.dimension)

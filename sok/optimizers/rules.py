@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from sok.optimizers.rowwise_adagrad import RowWiseAdagrad
-from sok.stages.update import OPTIMIZERS
+from sok.stages.update import OPTIMIZERS, initial_of
 
 _Clip = tuple[str, float]
 
@@ -77,6 +77,7 @@ class Source:
                     f"{option} needs dense arrays of every table's shape: construct {name} without it, and {instead}"
                 )
         self.rule = _RULES[name](self)
+        self.initial = initial_of(self.rule, self.value)
 
     def _known_type(self, name: str) -> Any:
         return RowWiseAdagrad if name == "RowWiseAdagrad" else getattr(keras.optimizers, name, None)

@@ -306,6 +306,7 @@ class OptimizerWrapper:
                     source.rule,
                     hyper[id(source), decay],
                     self._settings.update,
+                    source.initial,
                 )
             )
         update(steps, step, scale=scale, apply=apply)

@@ -21,6 +21,7 @@ class TableStep:
     optimizer: a name of `OPTIMIZERS`.
     hyper: its hyper-parameters, float32, in the order of `OPTIMIZERS[optimizer]["hyper"]`.
     reach: one of `sok._native.REACHES`.
+    initial: what the states start with that start at a hyper-parameter; see `initial_of`.
     """
 
     table: TableValue
@@ -28,6 +29,16 @@ class TableStep:
     optimizer: str
     hyper: tf.Tensor
     reach: str = "local"
+    initial: float = 0.0
+
+
+def initial_of(optimizer: str, value) -> float:
+    """What an optimizer's accumulators start with; `value(name)` gives a hyper-parameter.
+
+    The host must know it when the states are created, while hyper-parameters may live on a GPU.
+    """
+    names = {state["initial"] for state in OPTIMIZERS[optimizer]["states"]} - {""}
+    return float(value(names.pop())) if names else 0.0
 
 
 def update(steps: list[TableStep], step, *, scale=1.0, apply=True) -> tf.Operation | None:
@@ -50,4 +61,5 @@ def update(steps: list[TableStep], step, *, scale=1.0, apply=True) -> tf.Operati
         optimizers=[step_.optimizer for step_ in steps],
         reaches=[step_.reach for step_ in steps],
         unique=[isinstance(step_.gradient, MergedSlices) for step_ in steps],
+        initials=[step_.initial for step_ in steps],
     )

@@ -1,0 +1,334 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The two devices an op can run on. Each kernel is one class template over them: a device says what its
+// table is and runs the stages; the checks and the order of things are written once.
+#ifndef SOK_KERNELS_DEVICE_H_
+#define SOK_KERNELS_DEVICE_H_
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc_ops/cpu/stages.h"
+#include "cc_ops/kernels/op_boundary.h"
+#include "cc_ops/kernels/table_resource.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+#ifdef SOK_WITH_CUDA
+#include "cuda/stages.h"
+#endif
+
+namespace sok {
+
+// The scalars of one step, where the device wants them.
+struct StepTensors {
+  const tensorflow::Tensor* step;
+  const tensorflow::Tensor* scale;
+  const tensorflow::Tensor* apply;
+};
+
+// One table's part of an update, as the op has it.
+struct UpdateRequest {
+  const OptimizerSpec* optimizer = nullptr;
+  Reach reach = Reach::kLocal;
+  const tensorflow::Tensor* keys = nullptr;
+  const tensorflow::Tensor* gradients = nullptr;
+  const tensorflow::Tensor* hyper = nullptr;
+  float initial = 0;  // of the states that start at a hyper-parameter
+  bool unique = false;
+};
+
+class CpuDevice {
+ public:
+  using Table = cpu::Table;
+  using LookupFeature = cpu::LookupFeature;
+  using MergeFeature = cpu::MergeFeature;
+  // Whether the host may read the op's inputs.
+  static constexpr bool kOnHost = true;
+
+  explicit CpuDevice(tensorflow::OpKernelContext* context) : executor_(context) {}
+
+  Status create(TableConfig config, std::unique_ptr<Table>* table) {
+    const Initializer initializer = config.initializer;
+    SOK_RETURN_IF_ERROR(Table::create(std::move(config), cpu::page_allocator(), table));
+    // Fresh memory is zero already.
+    const bool zeros = initializer.kind == InitKind::kConstant && initializer.a == 0.0f;
+    if ((*table)->config().is_static() && !zeros) (*table)->initialize_static(executor_);
+    return {};
+  }
+
+  Status lookup(const std::vector<LookupFeature>& features, bool insert) {
+    return cpu::lookup(executor_, features, insert);
+  }
+  Status weight_gradients(const LookupFeature& feature, const float* output_gradient,
+                          float* gradients) {
+    return cpu::weight_gradients(executor_, feature, output_gradient, gradients);
+  }
+
+  template <typename Allocate>
+  Status merge(Table& table, const std::vector<MergeFeature>& features, float max_norm,
+               Allocate&& allocate) {
+    cpu::Merge merge(executor_, table, features, table.config().dimension);
+    if (merge.dropped()) {
+      // The lookup has checked its ids; those of a gradient made by hand are checked here.
+      for (const MergeFeature& feature : features) {
+        SOK_RETURN_IF_ERROR(table.check_range(feature.bags.ids, feature.bags.ids_count()));
+      }
+    }
+    Key* keys = nullptr;
+    float* gradients = nullptr;
+    SOK_RETURN_IF_ERROR(allocate(merge.count(), &keys, &gradients));
+    merge.write(keys, gradients);
+    if (max_norm <= 0) return {};
+    return cpu::max_norm_gradients(executor_, table, keys, merge.count(), max_norm, gradients);
+  }
+
+  Status update(const LockedTables<Table>& tables, const std::vector<UpdateRequest>& requests,
+                const StepTensors& scalars) {
+    if (!scalars.apply->flat<bool>()(0)) return {};
+    std::vector<cpu::TableUpdate> updates;
+    for (std::size_t t = 0; t < requests.size(); ++t) {
+      const UpdateRequest& request = requests[t];
+      const auto hyper = request.hyper->flat<float>();
+      updates.push_back({&tables[t],
+                         request.optimizer,
+                         {hyper.data(), hyper.data() + hyper.size()},
+                         request.reach,
+                         request.keys->flat<std::int64_t>().data(),
+                         request.gradients->flat<float>().data(),
+                         request.keys->NumElements(),
+                         request.unique});
+    }
+    return cpu::update(executor_, updates, scalars.step->flat<std::int64_t>()(0),
+                       scalars.scale->flat<float>()(0));
+  }
+
+  Status size(Table& table, std::int64_t* rows) {
+    *rows = table.size();
+    return {};
+  }
+  Status stats(Table& table, std::vector<std::pair<std::string, std::int64_t>>* stats) {
+    *stats = table.stats();
+    return {};
+  }
+  Status erase(Table& table, const Key* keys, std::int64_t count, std::int64_t* erased) {
+    *erased = table.erase(keys, count);
+    return {};
+  }
+  Status clear(Table& table) {
+    table.clear();
+    return {};
+  }
+  Status attach_planes(Table& table, const std::vector<PlaneSpec>& specs) {
+    return table.attach_planes(specs);
+  }
+  // Calls keys_out(count), which gives where the keys go, then plane_out(i) for each plane.
+  template <typename KeysOut, typename PlaneOut>
+  Status export_planes(Table& table, const std::vector<int>& planes, KeysOut&& keys_out,
+                       PlaneOut&& plane_out) {
+    std::vector<Key> keys;
+    std::vector<Row> rows;
+    table.entries(&keys, &rows);
+    const auto count = static_cast<std::int64_t>(keys.size());
+    Key* out = nullptr;
+    SOK_RETURN_IF_ERROR(keys_out(count, &out));
+    std::copy(keys.begin(), keys.end(), out);
+    for (std::size_t p = 0; p < planes.size(); ++p) {
+      float* values = nullptr;
+      SOK_RETURN_IF_ERROR(plane_out(p, count, &values));
+      cpu::read_plane(executor_, table, planes[p], rows.data(), count, values);
+    }
+    return {};
+  }
+  // Rows of all keys, new ones inserted, after forgetting the others if `replace`.
+  Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
+                       const std::vector<std::pair<int, const float*>>& planes) {
+    SOK_RETURN_IF_ERROR(table.reserve(executor_, {{keys, count}}));
+    if (replace) table.clear();
+    std::vector<Row> rows(count);
+    table.find_or_insert(keys, count, rows.data());
+    table.settle();
+    for (const auto& [plane, values] : planes) {
+      cpu::write_plane(executor_, table, plane, rows.data(), count, values);
+    }
+    return {};
+  }
+  Status copy_to_host(const Key* keys, std::int64_t count, std::vector<Key>* host) {
+    host->assign(keys, keys + count);
+    return {};
+  }
+
+ private:
+  KernelExecutor executor_;
+};
+
+#ifdef SOK_WITH_CUDA
+// The stream of a GPU op; the only use of TensorFlow's GPU device type (gpu_stream.cc).
+void* gpu_stream(tensorflow::OpKernelContext* context);
+// Raise errors of a kernel in its own op, at the cost of a synchronisation.
+bool debug_sync();
+
+class GpuDevice {
+ public:
+  using Table = cuda::Table;
+  using LookupFeature = cuda::LookupFeature;
+  using MergeFeature = cuda::MergeFeature;
+  static constexpr bool kOnHost = false;
+
+  explicit GpuDevice(tensorflow::OpKernelContext* context) : context_(context) {}
+
+  Status create(TableConfig config, std::unique_ptr<Table>* table) {
+    return Table::create(context_, std::move(config), table);
+  }
+  Status lookup(const std::vector<LookupFeature>& features, bool insert) {
+    SOK_RETURN_IF_ERROR(cuda::lookup(context_, features, insert));
+    std::vector<Table*> tables;
+    for (const LookupFeature& feature : features) tables.push_back(feature.table);
+    return finish(tables);
+  }
+  Status weight_gradients(const LookupFeature& feature, const float* output_gradient,
+                          float* gradients) {
+    SOK_RETURN_IF_ERROR(cuda::weight_gradients(context_, feature, output_gradient, gradients));
+    return finish({feature.table});
+  }
+  template <typename Allocate>
+  Status merge(Table& table, const std::vector<MergeFeature>& features, float max_norm,
+               Allocate&& allocate) {
+    Key* keys = nullptr;
+    float* gradients = nullptr;
+    std::int64_t keys_count = 0;
+    SOK_RETURN_IF_ERROR(cuda::merge(
+        context_, &table, features,
+        [&](std::int64_t count, Key** keys_out, float** gradients_out) -> Status {
+          SOK_RETURN_IF_ERROR(allocate(count, &keys, &gradients));
+          *keys_out = keys;
+          *gradients_out = gradients;
+          keys_count = count;
+          return {};
+        }));
+    if (max_norm <= 0) return finish({&table});
+    return cuda::max_norm_gradients(context_, &table, keys, keys_count, max_norm, gradients);
+  }
+  Status update(const LockedTables<Table>& tables, const std::vector<UpdateRequest>& requests,
+                const StepTensors& scalars) {
+    std::vector<cuda::TableUpdate> updates;
+    std::vector<Table*> touched;
+    for (std::size_t t = 0; t < requests.size(); ++t) {
+      const UpdateRequest& request = requests[t];
+      cuda::TableUpdate update;
+      update.table = &tables[t];
+      update.optimizer = request.optimizer;
+      update.hyper = request.hyper->flat<float>().data();
+      update.initials.assign(request.optimizer->hyper.size(), request.initial);
+      update.reach = request.reach;
+      update.keys = request.keys->flat<std::int64_t>().data();
+      update.gradients = request.gradients->flat<float>().data();
+      update.count = request.keys->NumElements();
+      update.unique = request.unique;
+      updates.push_back(std::move(update));
+      touched.push_back(&tables[t]);
+    }
+    SOK_RETURN_IF_ERROR(cuda::update(
+        context_, updates,
+        {scalars.step->flat<std::int64_t>().data(), scalars.scale->flat<float>().data(),
+         scalars.apply->flat<bool>().data()}));
+    return finish(touched);
+  }
+  Status size(Table& table, std::int64_t* rows) {
+    SOK_RETURN_IF_ERROR(table.check_offending(context_));
+    return table.size(context_, rows);
+  }
+  Status stats(Table& table, std::vector<std::pair<std::string, std::int64_t>>* stats) {
+    return table.stats(context_, stats);
+  }
+  Status erase(Table& table, const Key* keys, std::int64_t count, std::int64_t* erased) {
+    return table.erase(context_, keys, count, erased);
+  }
+  Status clear(Table& table) { return table.clear(context_); }
+  Status attach_planes(Table& table, const std::vector<PlaneSpec>& specs) {
+    return table.attach_planes(context_, specs);
+  }
+  template <typename KeysOut, typename PlaneOut>
+  Status export_planes(Table& table, const std::vector<int>& planes, KeysOut&& keys_out,
+                       PlaneOut&& plane_out) {
+    std::int64_t count = 0;
+    cuda::Buffer keys, rows;
+    SOK_RETURN_IF_ERROR(table.entries(context_, &count, &keys, &rows));
+    Key* out = nullptr;
+    SOK_RETURN_IF_ERROR(keys_out(count, &out));
+    SOK_RETURN_IF_ERROR(cuda::copy(context_, out, keys.data, count * sizeof(Key)));
+    for (std::size_t p = 0; p < planes.size(); ++p) {
+      float* values = nullptr;
+      SOK_RETURN_IF_ERROR(plane_out(p, count, &values));
+      SOK_RETURN_IF_ERROR(
+          cuda::read_plane(context_, table, planes[p], rows.as<Row>(), count, values));
+    }
+    return {};
+  }
+  Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
+                       const std::vector<std::pair<int, const float*>>& planes) {
+    if (replace) SOK_RETURN_IF_ERROR(table.clear(context_));
+    SOK_RETURN_IF_ERROR(cuda::reserve(context_, &table, {{keys, count}}));
+    cuda::Buffer rows = context_.allocate(std::max<std::int64_t>(1, count) * sizeof(Row));
+    if (rows.data == nullptr) return resource_exhausted("no device memory for ", count, " rows");
+    SOK_RETURN_IF_ERROR(cuda::resolve(context_, &table, keys, count, true, rows.as<Row>()));
+    for (const auto& [plane, values] : planes) {
+      SOK_RETURN_IF_ERROR(
+          cuda::write_plane(context_, table, plane, rows.as<Row>(), count, values));
+    }
+    return {};
+  }
+  Status copy_to_host(const Key* keys, std::int64_t count, std::vector<Key>* host) {
+    host->resize(count);
+    return cuda::copy_to_host(context_, host->data(), keys, count * sizeof(Key));
+  }
+
+ private:
+  // Device memory from TensorFlow's allocator, held by tensors.
+  class OpContext final : public cuda::Context {
+   public:
+    explicit OpContext(tensorflow::OpKernelContext* context) : context_(context) {}
+    void* stream() override { return gpu_stream(context_); }
+    cuda::Buffer allocate(std::size_t bytes) override { return take(bytes, {}); }
+    cuda::Buffer allocate_pinned(std::size_t bytes) override {
+      tensorflow::AllocatorAttributes attributes;
+      attributes.set_on_host(true);
+      attributes.set_gpu_compatible(true);
+      return take(bytes, attributes);
+    }
+
+   private:
+    cuda::Buffer take(std::size_t bytes, tensorflow::AllocatorAttributes attributes) {
+      auto tensor = std::make_shared<tensorflow::Tensor>();
+      const tensorflow::TensorShape shape({static_cast<std::int64_t>(std::max<std::size_t>(1, bytes))});
+      if (!context_->allocate_temp(tensorflow::DT_UINT8, shape, tensor.get(), attributes).ok()) {
+        return {};
+      }
+      void* data = tensor->data();
+      return {std::move(tensor), data, bytes};
+    }
+    tensorflow::OpKernelContext* context_;
+  };
+
+  Status finish(const std::vector<Table*>& tables) {
+    if (!debug_sync()) return {};
+    SOK_RETURN_IF_ERROR(cuda::synchronise(context_));
+    for (Table* table : tables) SOK_RETURN_IF_ERROR(table->check_offending(context_));
+    return {};
+  }
+
+  OpContext context_;
+};
+
+#define SOK_ON_GPU(statement) statement
+#else
+#define SOK_ON_GPU(statement)
+#endif
+
+}  // namespace sok
+
+#endif  // SOK_KERNELS_DEVICE_H_

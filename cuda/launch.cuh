@@ -1,0 +1,46 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only place that launches kernels.
+#ifndef SOK_CUDA_LAUNCH_CUH_
+#define SOK_CUDA_LAUNCH_CUH_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/context.h"
+#include "cuda/cuda_status.h"
+
+namespace sok::cuda {
+
+inline cudaStream_t stream_of(Context& context) {
+  return static_cast<cudaStream_t>(context.stream());
+}
+
+constexpr int kWarp = 32;
+constexpr unsigned kFullMask = 0xffffffffu;
+
+// Enough blocks to fill any device several times over; kernels stride over the rest.
+constexpr std::int64_t kMostBlocks = 1 << 20;
+
+// Launches `kernel` with one thread an item, at most kMostBlocks blocks. No items, no launch.
+template <typename... Params, typename... Args>
+Status launch(Context& context, const char* name, void (*kernel)(Params...), std::int64_t items,
+              int block, Args&&... args) {
+  if (items <= 0) return {};
+  const std::int64_t blocks = std::min((items + block - 1) / block, kMostBlocks);
+  kernel<<<static_cast<unsigned>(blocks), block, 0, stream_of(context)>>>(
+      std::forward<Args>(args)...);
+  return cuda_status(cudaGetLastError(), name);
+}
+
+__device__ __forceinline__ std::int64_t thread_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ std::int64_t thread_count() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+}  // namespace sok::cuda
+
+#endif  // SOK_CUDA_LAUNCH_CUH_

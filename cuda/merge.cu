@@ -1,0 +1,301 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Merge: a counting sort of the batch's ids by row, and a sum over each row's segment.
+//
+//   number    every id gets its row's number and its rank among the ids of that row; the first of a row
+//             registers it as a key
+//   segment   every key's count becomes a place in the sorted order
+//   scatter   every id puts the address of its bag's gradient, and its coefficient, into its place
+//   reduce    a tile a key adds up the segment in registers and writes the sum once
+//
+// The number of a row is the row itself in a static table. In a hash table, which merging must not
+// change, it is the number that a scratch index gives to the key.
+#include <cub/block/block_scan.cuh>
+
+#include "cuda/launch.cuh"
+#include "cuda/resolve_features.cuh"
+#include "cuda/stages.h"
+#include "cuda/vec.cuh"
+
+namespace sok::cuda {
+namespace {
+
+// Scratch of one merge, for all ids of all features.
+struct MergeScratch {
+  IndexRef index;                   // of a hash table's keys
+  std::uint32_t* tags;              // by number: how many ids, then the segment's place
+  Row* numbers;                     // by id
+  std::uint32_t* ranks;             // by id
+  Key* keys;                        // by key: in the order of registration
+  Row* key_numbers;                 // by key, of a static table
+  uint2* segments;                  // by key: place and count
+  unsigned long long* key_count;
+  unsigned long long* placed;       // ids that have a segment
+  const void** sources;             // by place: a bag's gradient
+  float* coefficients;              // by place; null: all are 1
+};
+
+__global__ void number_kernel(const __grid_constant__ LaunchArgs args, MergeScratch scratch,
+                              std::int64_t first_id) {
+  for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
+    const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
+    const std::int64_t i = p - feature.first_id;
+    const Key id = feature.bags.ids[i];
+    Row number = kNoRow;
+    if (feature.table->is_static()) {
+      number = static_row(*feature.table, id, i);
+    } else {
+      number = scratch.index
+                   .find_or_insert(id, scratch.index.hash(id),
+                                   [&] {
+                                     const std::int64_t k = take_number(scratch.key_count);
+                                     scratch.keys[k] = id;
+                                     return static_cast<Row>(k);
+                                   })
+                   .row;
+    }
+    scratch.numbers[first_id + p] = number;
+    if (number == kNoRow) continue;
+    const std::uint32_t rank = atomicAdd(scratch.tags + number, 1u);
+    scratch.ranks[first_id + p] = rank;
+    if (rank == 0 && feature.table->is_static()) {
+      const std::int64_t k = take_number(scratch.key_count);
+      scratch.keys[k] = number;
+      scratch.key_numbers[k] = number;
+    }
+  }
+}
+
+__global__ void __launch_bounds__(tuning::kBlock)
+    segment_kernel(MergeScratch scratch, bool is_static, std::int64_t most) {
+  using Scan = cub::BlockScan<std::uint32_t, tuning::kBlock>;
+  __shared__ typename Scan::TempStorage storage;
+  __shared__ unsigned long long block_place;
+  const auto keys = static_cast<std::int64_t>(*scratch.key_count);
+  const std::int64_t padded = (most + blockDim.x - 1) / blockDim.x * blockDim.x;
+  for (std::int64_t k = thread_index(); k < padded; k += thread_count()) {
+    const Row number =
+        k >= keys ? kNoRow : is_static ? scratch.key_numbers[k] : static_cast<Row>(k);
+    const std::uint32_t count = number == kNoRow ? 0 : scratch.tags[number];
+    std::uint32_t before = 0, total = 0;
+    Scan(storage).ExclusiveSum(count, before, total);
+    if (threadIdx.x == 0) block_place = atomicAdd(scratch.placed, static_cast<unsigned long long>(total));
+    __syncthreads();
+    if (number != kNoRow) {
+      const auto place = static_cast<std::uint32_t>(block_place + before);
+      scratch.segments[k] = {place, count};
+      scratch.tags[number] = place;
+    }
+    __syncthreads();
+  }
+}
+
+__device__ std::int64_t bag_of(const Bags& bags, std::int64_t i) {
+  if (bags.row_splits == nullptr) return i / bags.hotness;
+  std::int64_t low = 0, high = bags.bags;
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    if (bags.row_splits[middle] <= i) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+__global__ void scatter_kernel(const __grid_constant__ LaunchArgs args, MergeScratch scratch,
+                               std::int64_t first_id) {
+  for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
+    const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
+    const Row number = scratch.numbers[first_id + p];
+    if (number == kNoRow) continue;
+    const std::int64_t i = p - feature.first_id;
+    const std::int64_t bag = bag_of(feature.bags, i);
+    const std::uint32_t place = scratch.tags[number] + scratch.ranks[first_id + p];
+    const int bytes = feature.columns.type == RowType::kFloat32 ? 4 : 2;
+    scratch.sources[place] =
+        static_cast<const char*>(feature.columns.data) + bag * feature.width * bytes;
+    if (scratch.coefficients == nullptr) continue;
+    const float scale = feature.bags.scale(bag);
+    scratch.coefficients[place] = scale == 0.0f ? 0.0f : scale * feature.bags.weight(i);
+  }
+}
+
+template <int V>
+__global__ void __launch_bounds__(tuning::kBlock)
+    reduce_kernel(MergeScratch scratch, std::int64_t keys, std::int64_t width, int lanes,
+                  RowType type, float* gradients) {
+  const Tile tile(lanes);
+  const std::int64_t tiles = thread_count() / 32 * tile.tiles;
+  for (std::int64_t k = thread_index() / 32 * tile.tiles + tile.number; k < keys; k += tiles) {
+    const uint2 segment = scratch.segments[k];
+    for (std::int64_t c = tile.lane * V; c < width; c += lanes * V) {
+      Vec<V> total{};
+      for (std::uint32_t j = 0; j < segment.y; ++j) {
+        const float w = scratch.coefficients == nullptr ? 1.0f : scratch.coefficients[segment.x + j];
+        if (w == 0.0f) continue;
+        const Vec<V> g = load_as<V>(type, scratch.sources[segment.x + j], c);
+        for (int i = 0; i < V; ++i) total.x[i] += w * g.x[i];
+      }
+      store<float, V>(gradients + k * width + c, total);
+    }
+  }
+}
+
+// Static tables lend their rows' tags; they get them back as zeros.
+__global__ void reset_kernel(MergeScratch scratch, std::int64_t keys) {
+  for (std::int64_t k = thread_index(); k < keys; k += thread_count()) {
+    scratch.tags[scratch.key_numbers[k]] = 0;
+  }
+}
+
+template <typename T>
+__global__ void max_norm_kernel(const TableView* table, const Key* keys, std::int64_t count,
+                                float max_norm, float* gradients) {
+  const Tile tile(32);
+  for (std::int64_t k = thread_index() / 32; k < count; k += thread_count() / 32) {
+    const Row row = find_row(*table, keys[k], k);
+    const T* values = row == kNoRow ? nullptr : table->values<T>().row(row);
+    float* g = gradients + k * table->width;
+    const auto value = [&](std::int64_t c) {
+      return row == kNoRow ? default_columns<T, 1>(*table, keys[k], c).x[0] : to_float(values[c]);
+    };
+    float square = 0, dot = 0;
+    for (std::int64_t c = tile.lane; c < table->width; c += 32) {
+      square += value(c) * value(c);
+      dot += value(c) * g[c];
+    }
+    square = tile.sum(square);
+    dot = tile.sum(dot);
+    if (square <= max_norm * max_norm) continue;
+    const float scale = max_norm / sqrtf(square);
+    for (std::int64_t c = tile.lane; c < table->width; c += 32) {
+      g[c] = (g[c] - value(c) * dot / square) * scale;
+    }
+  }
+}
+
+// Device memory of one op, cut into arrays.
+class Arena {
+ public:
+  explicit Arena(Context& context) : context_(context) {}
+
+  template <typename T>
+  T* take(std::int64_t count) {
+    buffers_.push_back(
+        context_.allocate(static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(T)));
+    failed_ = failed_ || buffers_.back().data == nullptr;
+    return buffers_.back().as<T>();
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  Context& context_;
+  std::vector<Buffer> buffers_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+Status merge(Context& context, Table* table, const std::vector<MergeFeature>& features,
+             const std::function<Status(std::int64_t, Key**, float**)>& allocate) {
+  const bool is_static = table->config().is_static();
+  const std::int64_t width = table->config().dimension;
+  std::int64_t ids = 0;
+  bool plain = true;
+  std::vector<FeatureArgs> described;
+  for (const MergeFeature& feature : features) {
+    FeatureArgs args;
+    SOK_RETURN_IF_ERROR(table->device_view(context, &args.table));
+    args.width = width;
+    args.bags = feature.bags;
+    args.columns = feature.gradient;
+    ids += feature.bags.ids_count();
+    plain = plain && feature.bags.combiner == Combiner::kSum && feature.bags.weights == nullptr;
+    if (feature.bags.ids_count() > 0) described.push_back(args);
+  }
+  if (ids > 0xffffffffLL) return invalid_argument("Merge: ", ids, " ids in one batch, at most 2^32");
+
+  cudaStream_t stream = stream_of(context);
+  Arena arena(context);
+  ScratchIndex keys_index;
+  MergeScratch scratch{};
+  scratch.numbers = arena.take<Row>(ids);
+  scratch.ranks = arena.take<std::uint32_t>(ids);
+  scratch.keys = arena.take<Key>(ids);
+  scratch.segments = arena.take<uint2>(ids);
+  scratch.sources = arena.take<const void*>(ids);
+  if (!plain) scratch.coefficients = arena.take<float>(ids);
+  auto* counters = arena.take<unsigned long long>(2);
+  scratch.key_count = counters;
+  scratch.placed = counters + 1;
+  if (is_static) {
+    scratch.key_numbers = arena.take<Row>(ids);
+    SOK_RETURN_IF_ERROR(table->row_tags(context, &scratch.tags));
+  } else {
+    scratch.tags = arena.take<std::uint32_t>(ids);
+    SOK_RETURN_IF_ERROR(ScratchIndex::create(context, ids, &keys_index));
+    scratch.index = keys_index.index;
+  }
+  if (arena.failed()) return resource_exhausted("Merge: no device memory for ", ids, " ids");
+  SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counters, 0, 2 * sizeof(unsigned long long), stream));
+  if (!is_static) {
+    SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(scratch.tags, 0, ids * sizeof(std::uint32_t), stream));
+  }
+
+  std::int64_t first_id = 0;
+  SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
+    const Status status = launch(context, "number", number_kernel, args.ids, tuning::kBlock, args,
+                                 scratch, first_id);
+    first_id += args.ids;
+    return status;
+  }));
+  SOK_RETURN_IF_ERROR(
+      launch(context, "segment", segment_kernel, ids, tuning::kBlock, scratch, is_static, ids));
+  first_id = 0;
+  SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
+    const Status status = launch(context, "scatter", scatter_kernel, args.ids, tuning::kBlock, args,
+                                 scratch, first_id);
+    first_id += args.ids;
+    return status;
+  }));
+
+  unsigned long long count = 0;
+  SOK_CUDA_RETURN_IF_ERROR(
+      cudaMemcpyAsync(&count, scratch.key_count, sizeof count, cudaMemcpyDeviceToHost, stream));
+  SOK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+  const auto keys = static_cast<std::int64_t>(count);
+  Key* out_keys = nullptr;
+  float* gradients = nullptr;
+  Status status = allocate(keys, &out_keys, &gradients);
+  if (is_static) {
+    // Also when there is no memory for the result: the tags go back as zeros.
+    SOK_RETURN_IF_ERROR(launch(context, "reset", reset_kernel, keys, tuning::kBlock, scratch, keys));
+  }
+  SOK_RETURN_IF_ERROR(status);
+  if (keys == 0) return table->check_offending(context);
+  SOK_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(out_keys, scratch.keys, keys * sizeof(Key),
+                                           cudaMemcpyDeviceToDevice, stream));
+  const RowType type = described[0].columns.type;
+  const int v = width % 4 == 0 ? 4 : 1;
+  int lanes = 1;
+  while (lanes < 32 && lanes * v < width) lanes *= 2;
+  SOK_RETURN_IF_ERROR(launch(context, "reduce", v == 4 ? reduce_kernel<4> : reduce_kernel<1>,
+                             keys * lanes, tuning::kBlock, scratch, keys, width, lanes, type,
+                             gradients));
+  return table->check_offending(context);
+}
+
+Status max_norm_gradients(Context& context, Table* table, const Key* keys, std::int64_t count,
+                          float max_norm, float* gradients) {
+  const TableView* view = nullptr;
+  SOK_RETURN_IF_ERROR(table->device_view(context, &view));
+  return with_row_type(table->config().row_type, [&](auto type) {
+    return launch(context, "max_norm", max_norm_kernel<decltype(type)>, count * 32, tuning::kBlock,
+                  view, keys, count, max_norm, gradients);
+  });
+}
+
+}  // namespace sok::cuda

@@ -1,0 +1,114 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device functions from an id to its row, and the first values of a new row.
+#ifndef SOK_CUDA_RESOLVE_CUH_
+#define SOK_CUDA_RESOLVE_CUH_
+
+#include <cstdint>
+
+#include "cuda/table_view.h"
+#include "cuda/vec.cuh"
+
+namespace sok::cuda {
+
+// Keeps the first id that a static table refuses; until the host has seen it, nothing is updated.
+__device__ inline void record_offending(const TableView& table, Key id, std::int64_t position) {
+  if (atomicExch(table.suppressed, 1u) != 0) return;
+  volatile OffendingId* record = table.offending;
+  record->id = id;
+  record->position = position;
+  __threadfence_system();
+  record->raised = 1;
+}
+
+__device__ __forceinline__ Row static_row(const TableView& table, Key id, std::int64_t position) {
+  if (id >= 0 && id < table.rows) return static_cast<Row>(id);
+  if (table.out_of_range == OutOfRange::kClip && table.rows > 0) {
+    return id < 0 ? 0 : static_cast<Row>(table.rows - 1);
+  }
+  if (table.out_of_range == OutOfRange::kError) record_offending(table, id, position);
+  return kNoRow;
+}
+
+__device__ __forceinline__ Row find_row(const TableView& table, Key id, std::int64_t position) {
+  if (table.is_static()) return static_row(table, id, position);
+  return table.index.find(id, table.index.hash(id));
+}
+
+// One number for each caller; threads of a warp that arrive together at one counter share one atomic
+// operation.
+__device__ __forceinline__ std::int64_t take_number(unsigned long long* counter) {
+  const unsigned together =
+      __match_any_sync(__activemask(), reinterpret_cast<unsigned long long>(counter));
+  const int lane = threadIdx.x & 31;
+  const int leader = __ffs(static_cast<int>(together)) - 1;
+  unsigned long long first = 0;
+  if (lane == leader) {
+    first = atomicAdd(counter, static_cast<unsigned long long>(__popc(together)));
+  }
+  first = __shfl_sync(together, first, leader);
+  return static_cast<std::int64_t>(first) + __popc(together & ((1u << lane) - 1));
+}
+
+// Finds or inserts. The caller initialises an inserted row.
+__device__ __forceinline__ FoundOrInserted insert_row(const TableView& table, Key id,
+                                                      std::int64_t position) {
+  if (table.is_static()) return {static_row(table, id, position), false};
+  return table.index.find_or_insert(id, table.index.hash(id), [&] {
+    return table.source.row(take_number(table.source.taken));
+  });
+}
+
+template <typename T>
+__device__ void initialize_values(const TableView& table, Key key, Row row, int lane) {
+  T* out = table.values<T>().row(row);
+  for (std::int64_t c = lane * 4; c < table.width; c += 32 * 4) {
+    float four[4];
+    table.initializer.block(key, static_cast<std::uint32_t>(c >> 2), four);
+    for (int i = 0; i < 4 && c + i < table.width; ++i) out[c + i] = from_float<T>(four[i]);
+  }
+}
+
+// Initialises the rows that lanes of this warp inserted, all lanes on one row at a time. The whole
+// warp must call it.
+__device__ inline void initialize_inserted(const TableView& table, bool inserted, Key key, Row row) {
+  const int lane = threadIdx.x & 31;
+  for (unsigned left = __ballot_sync(0xffffffffu, inserted); left != 0; left &= left - 1) {
+    const int from = __ffs(static_cast<int>(left)) - 1;
+    const Key new_key = __shfl_sync(0xffffffffu, key, from);
+    const Row new_row = __shfl_sync(0xffffffffu, row, from);
+    if (table.row_type == RowType::kFloat32) {
+      initialize_values<float>(table, new_key, new_row, lane);
+    } else if (table.row_type == RowType::kFloat16) {
+      initialize_values<Half>(table, new_key, new_row, lane);
+    } else {
+      initialize_values<BFloat16>(table, new_key, new_row, lane);
+    }
+    for (int s = 0; s < table.state_count; ++s) {
+      const StateView& state = table.states[s];
+      float* out = state.plane(table.shape).row(new_row);
+      for (std::int64_t c = lane; c < state.width; c += 32) out[c] = state.initial;
+    }
+  }
+}
+
+// Columns [column, column + V) of the row that an id without a row reads.
+// Seldom called: kept out of line, so that it costs the common path no registers.
+template <typename T, int V>
+__device__ __noinline__ Vec<V> default_columns(const TableView& table, Key key, std::int64_t column) {
+  Vec<V> v{};
+  if (table.default_row == DefaultRow::kZeros) return v;
+  for (int i = 0; i < V; ++i) {
+    const std::int64_t c = column + i;
+    v.x[i] = table.default_row == DefaultRow::kVector
+                 ? table.default_vector[c]
+                 : to_float(from_float<T>(
+                       table.initializer.value(key, static_cast<std::uint32_t>(c))));
+  }
+  return v;
+}
+
+}  // namespace sok::cuda
+
+#endif  // SOK_CUDA_RESOLVE_CUH_

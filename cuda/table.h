@@ -1,0 +1,99 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SOK_CUDA_TABLE_H_
+#define SOK_CUDA_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc_ops/core/status.h"
+#include "cc_ops/core/table_config.h"
+#include "cuda/context.h"
+#include "cuda/table_view.h"
+
+namespace sok::cuda {
+
+// A table in device memory: the same index, planes and slabs as sok::cpu::Table. How many rows it
+// holds is known exactly only on the device; the host keeps an upper bound, and asks the device (one
+// synchronisation) only when that bound passes the capacity.
+class Table {
+ public:
+  static Status create(Context& context, TableConfig config, std::unique_ptr<Table>* table);
+
+  const TableConfig& config() const { return config_; }
+  std::int64_t bytes() const;
+
+  // The table as kernels see it: on the host, and the copy in device memory.
+  TableView view() const;
+  Status device_view(Context& context, const TableView** view);
+
+  // Raises what an earlier kernel recorded: an id out of range of a static table.
+  Status check_offending(Context& context);
+
+  // Makes room for `ids` ids, all of which may be new, or changes nothing. Synchronises only if the
+  // bound is passed.
+  Status reserve(Context& context, std::int64_t ids);
+
+  // These synchronise.
+  Status size(Context& context, std::int64_t* rows);
+  // Keys and row numbers of all rows, in device memory.
+  Status entries(Context& context, std::int64_t* count, Buffer* keys, Buffer* rows);
+  Status erase(Context& context, const Key* keys, std::int64_t count, std::int64_t* erased);
+  Status clear(Context& context);
+  Status stats(Context& context, std::vector<std::pair<std::string, std::int64_t>>* stats);
+
+  Status attach_planes(Context& context, const std::vector<PlaneSpec>& specs);
+  int plane_count() const { return static_cast<int>(planes_.size()); }
+  const PlaneSpec& plane_spec(int plane) const { return planes_[plane].spec; }
+  int plane_index(const std::string& name) const;
+
+  // Scratch of the merge stage, one zero word a row; whoever uses it leaves zeros.
+  Status row_tags(Context& context, std::uint32_t** tags);
+
+ private:
+  struct Plane {
+    PlaneSpec spec;
+    std::size_t element_bytes = 4;
+    std::vector<Buffer> slabs;
+    std::vector<void*> pointers;
+    Buffer device_pointers;  // a copy of `pointers`; grows with the slabs
+  };
+
+  explicit Table(TableConfig config) : config_(std::move(config)) {}
+
+  Status initialize_static(Context& context);
+  Status grow_index(Context& context, std::int64_t keys);
+  Status grow_rows(Context& context, std::int64_t rows);
+  Status add_slab(Context& context, Plane* plane, std::size_t number);
+  Status publish_slabs(Context& context, Plane* plane);
+  Status fill_initial(Context& context, const Plane& plane, std::size_t slab);
+  Status synchronise_counters(Context& context);
+  StateView state(int plane) const;
+  std::int64_t row_limit() const;
+  Status no_memory(const char* what, std::size_t bytes) const;
+
+  TableConfig config_;
+  IndexRef index_;
+  Buffer control_, slots_;
+  SlabShape shape_;
+  std::vector<Plane> planes_;
+  std::size_t slabs_ = 0;
+  std::int64_t slab_rows_ = 0;
+
+  Buffer taken_, free_rows_, suppressed_, offending_, default_vector_, tags_, view_;
+  bool view_is_current_ = false;
+  std::int64_t tag_rows_ = 0;
+
+  // As of the last synchronised moment: keys, rows of erased keys, the first row never used.
+  std::int64_t live_ = 0, free_ = 0, next_ = 0;
+  std::int64_t bound_ = 0;  // at most so many keys are in the index
+  std::int64_t deleted_ = 0;
+  std::int64_t growths_ = 0, total_erased_ = 0;
+};
+
+}  // namespace sok::cuda
+
+#endif  // SOK_CUDA_TABLE_H_

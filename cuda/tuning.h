@@ -1,0 +1,28 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers that were chosen by measurement; benchmarks/gpu tells what they are worth.
+#ifndef SOK_CUDA_TUNING_H_
+#define SOK_CUDA_TUNING_H_
+
+namespace sok::cuda::tuning {
+
+// Threads of a block in kernels that are bound by memory latency.
+constexpr int kBlock = 256;
+
+// Warps that keep one of the larger devices busy: 132 multiprocessors of 64 warps. Work is cut finer
+// while there are fewer units than that.
+constexpr int kBusyWarps = 2 * 132 * 64;
+
+// Features, or tables, whose descriptors go into one launch: parameters are copied at every launch.
+constexpr int kFeaturesALaunch = 32;
+
+// Rows in flight per lane in the lookup, for 1, 2 and 4 vectors a lane.
+constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : vectors == 2 ? 2 : 1; }
+
+// Contributions of one row that one tile adds up alone; longer segments are cut into pieces.
+constexpr int kPiece = 256;
+
+}  // namespace sok::cuda::tuning
+
+#endif  // SOK_CUDA_TUNING_H_

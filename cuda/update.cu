@@ -1,0 +1,219 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Update: one kernel finds or inserts 32 keys a warp, then updates their rows, a tile a row. The global
+// reach first notes for every row where its gradient is, then walks all rows.
+#include <map>
+#include <tuple>
+
+#include "cuda/launch.cuh"
+#include "cuda/resolve.cuh"
+#include "cuda/stages.h"
+#include "cuda/tuning.h"
+#include "cuda/update_rows.cuh"
+
+namespace sok::cuda {
+namespace {
+
+struct UpdateLaunch {
+  std::int32_t count = 0;
+  std::int64_t keys = 0;  // padded to whole warps for each table
+  StepScalars scalars;
+  UpdateArgs tables[tuning::kFeaturesALaunch];
+
+  __device__ const UpdateArgs& find(std::int64_t key) const {
+    int t = count - 1;
+    while (t > 0 && tables[t].first_key > key) --t;
+    return tables[t];
+  }
+  // Neither an infinite gradient nor a refused id may change anything.
+  __device__ bool applies(const UpdateArgs& args) const {
+    return *scalars.apply && *args.table->suppressed == 0;
+  }
+};
+
+// The rows of this warp's 32 keys, new ones initialised.
+__device__ __forceinline__ Row rows_of_keys(const UpdateArgs& args, std::int64_t first) {
+  const std::int64_t i = first + (threadIdx.x & 31);
+  FoundOrInserted found{kNoRow, false};
+  Key key = 0;
+  if (i < args.count) {
+    key = args.keys[i];
+    found = insert_row(*args.table, key, i);
+  }
+  initialize_inserted(*args.table, found.inserted, key, found.row);
+  __syncwarp();
+  return found.row;
+}
+
+template <typename O, typename T, int V>
+__global__ void __launch_bounds__(tuning::kBlock)
+    update_kernel(const __grid_constant__ UpdateLaunch launch) {
+  for (std::int64_t at = thread_index() / 32 * 32; at < launch.keys; at += thread_count()) {
+    const UpdateArgs& args = launch.find(at);
+    if (!launch.applies(args)) continue;
+    const std::int64_t first = at - args.first_key;
+    const Row row = rows_of_keys(args, first);
+    const O optimizer(args.hyper, *launch.scalars.step);
+    const Common common(args.hyper);
+    const float scale = *launch.scalars.scale;
+    const Tile tile(args.lanes);
+    for (int j = tile.number; j < 32; j += tile.tiles) {
+      const Row r = __shfl_sync(kFullMask, row, j);
+      if (r == kNoRow) continue;
+      update_row<O, T, V>(optimizer, common, args, tile, r,
+                          args.gradients + (first + j) * args.table->width, scale);
+    }
+  }
+}
+
+__global__ void place_kernel(const __grid_constant__ UpdateArgs args, StepScalars scalars) {
+  if (!*scalars.apply || *args.table->suppressed != 0) return;
+  for (std::int64_t at = thread_index() / 32 * 32; at < args.count; at += thread_count()) {
+    const Row row = rows_of_keys(args, at);
+    if (row != kNoRow) args.places[row] = static_cast<std::uint32_t>(at + (threadIdx.x & 31)) + 1;
+  }
+}
+
+template <typename O, typename T, int V>
+__global__ void __launch_bounds__(tuning::kBlock)
+    update_all_kernel(const __grid_constant__ UpdateArgs args, StepScalars scalars) {
+  if (!*scalars.apply || *args.table->suppressed != 0) return;
+  const TableView& table = *args.table;
+  const O optimizer(args.hyper, *scalars.step);
+  const Common common(args.hyper);
+  const Tile tile(args.lanes);
+  const std::int64_t places =
+      table.is_static() ? table.rows : static_cast<std::int64_t>(table.index.groups) * kGroup;
+  const std::int64_t tiles = thread_count() / 32 * tile.tiles;
+  for (std::int64_t i = thread_index() / 32 * tile.tiles + tile.number; i < places; i += tiles) {
+    Row row = static_cast<Row>(i);
+    if (!table.is_static()) {
+      if (((table.index.control[i / 8] >> (i % 8 * 8)) & 0x80) != 0) continue;
+      row = table.index.slots[i].row;
+    }
+    const std::uint32_t place = args.places[row];
+    __syncwarp(tile.mask);
+    if (tile.lane == 0) args.places[row] = 0;
+    update_row<O, T, V>(optimizer, common, args, tile, row,
+                        place == 0 ? nullptr : args.gradients + (place - 1) * table.width,
+                        *scalars.scale);
+  }
+}
+
+// Calls f(row type, columns a vector); 16-bit rows go column by column.
+template <typename F>
+Status with_vector(RowType type, std::int64_t width, F&& f) {
+  if (type == RowType::kFloat16) return f(Half{}, std::integral_constant<int, 1>{});
+  if (type == RowType::kBFloat16) return f(BFloat16{}, std::integral_constant<int, 1>{});
+  if (width % 4 == 0) return f(float{}, std::integral_constant<int, 4>{});
+  return f(float{}, std::integral_constant<int, 1>{});
+}
+
+int lanes_for(std::int64_t width, int v) {
+  int lanes = 1;
+  while (lanes < 32 && lanes * v < width) lanes *= 2;
+  return lanes;
+}
+
+struct Prepared {
+  UpdateArgs args;
+  Buffer keys, gradients;
+};
+
+// Sums the gradients of equal keys, unless they are known to be different; makes room and describes.
+Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) {
+  Table& table = *update.table;
+  const std::int64_t width = table.config().dimension;
+  SOK_RETURN_IF_ERROR(table.check_offending(context));
+  SOK_RETURN_IF_ERROR(table.attach_planes(context, update.optimizer->planes(width, update.initials)));
+  UpdateArgs& args = prepared->args;
+  args.keys = update.keys;
+  args.gradients = update.gradients;
+  args.count = update.count;
+  if (!update.unique && update.count > 0) {
+    MergeFeature each;
+    each.bags.ids = update.keys;
+    each.bags.bags = update.count;
+    each.bags.known_count = update.count;
+    each.gradient = {RowType::kFloat32, const_cast<float*>(update.gradients)};
+    SOK_RETURN_IF_ERROR(merge(context, &table, {each}, [&](std::int64_t count, Key** keys,
+                                                           float** gradients) -> Status {
+      prepared->keys = context.allocate(std::max<std::int64_t>(1, count) * sizeof(Key));
+      prepared->gradients = context.allocate(std::max<std::int64_t>(1, count * width) * sizeof(float));
+      if (!prepared->keys.data || !prepared->gradients.data) {
+        return resource_exhausted("Update: no device memory for ", count, " merged gradients");
+      }
+      args.keys = *keys = prepared->keys.as<Key>();
+      args.gradients = *gradients = prepared->gradients.as<float>();
+      args.count = count;
+      return {};
+    }));
+  }
+  SOK_RETURN_IF_ERROR(reserve(context, &table, {{args.keys, args.count}}));
+  args.hyper = update.hyper;
+  const auto planes = update.optimizer->planes(width, update.initials);
+  for (std::size_t s = 0; s < planes.size(); ++s) {
+    args.states[s] = table.plane_index(planes[s].name) - 1;
+  }
+  const bool vectors = table.config().row_type == RowType::kFloat32 && width % 4 == 0;
+  args.lanes = lanes_for(width, vectors ? 4 : 1);
+  if (update.reach == Reach::kGlobal) SOK_RETURN_IF_ERROR(table.row_tags(context, &args.places));
+  return table.device_view(context, &args.table);
+}
+
+}  // namespace
+
+Status update(Context& context, std::vector<TableUpdate>& updates, const StepScalars& scalars) {
+  std::vector<Prepared> prepared(updates.size());
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    SOK_RETURN_IF_ERROR(prepare(context, updates[i], &prepared[i]));
+  }
+  // Tables that share a kernel share a launch.
+  std::map<std::tuple<OptimizerId, RowType, bool>, std::vector<UpdateArgs>> groups;
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const TableConfig& config = updates[i].table->config();
+    if (updates[i].reach == Reach::kLocal) {
+      groups[{updates[i].optimizer->id, config.row_type, config.dimension % 4 == 0}].push_back(
+          prepared[i].args);
+      continue;
+    }
+    UpdateArgs args = prepared[i].args;
+    SOK_RETURN_IF_ERROR(
+        launch(context, "place", place_kernel, args.count, tuning::kBlock, args, scalars));
+    SOK_RETURN_IF_ERROR(with_vector(config.row_type, config.dimension, [&](auto type, auto v) {
+      return with_optimizer(updates[i].optimizer->id, [&](auto* functor) {
+        using O = std::remove_pointer_t<decltype(functor)>;
+        const TableView view = updates[i].table->view();
+        const std::int64_t rows = view.is_static() ? view.rows : std::int64_t{view.index.groups} * kGroup;
+        return launch(context, "update_all", update_all_kernel<O, decltype(type), v()>,
+                      rows * args.lanes, tuning::kBlock, args, scalars);
+      });
+    }));
+  }
+  for (auto& group : groups) {
+    const auto key = group.first;
+    for (std::size_t begin = 0; begin < group.second.size(); begin += tuning::kFeaturesALaunch) {
+      UpdateLaunch args;
+      args.scalars = scalars;
+      for (std::size_t i = begin;
+           i < group.second.size() && args.count < tuning::kFeaturesALaunch; ++i) {
+        UpdateArgs& table = args.tables[args.count++] = group.second[i];
+        table.first_key = args.keys;
+        args.keys += (table.count + 31) / 32 * 32;
+      }
+      // Any width does for the choice of the vector: the group has one kind.
+      const std::int64_t kind = std::get<2>(key) ? 4 : 1;
+      SOK_RETURN_IF_ERROR(with_vector(std::get<1>(key), kind, [&](auto type, auto v) {
+        return with_optimizer(std::get<0>(key), [&](auto* functor) {
+          using O = std::remove_pointer_t<decltype(functor)>;
+          return launch(context, "update", update_kernel<O, decltype(type), v()>, args.keys,
+                        tuning::kBlock, args);
+        });
+      }));
+    }
+  }
+  return {};
+}
+
+}  // namespace sok::cuda
