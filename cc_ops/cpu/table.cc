@@ -12,7 +12,8 @@ namespace {
 
 // An index is full at 7/8: a search still reads little more than one group on average.
 constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
-constexpr std::int64_t kMostRows = 0xfffffff0;
+// At that load an index has fewer than 2^32 slots: their numbers have 32 bits.
+constexpr std::int64_t kMostRows = 0xe0000000 - 2 * kGroup;
 // Ids in flight per thread: as many cache misses as a core sustains, and a few more.
 constexpr std::int64_t kBatch = 32;
 
@@ -190,7 +191,7 @@ Status Table::reserve(Executor& executor, const std::vector<IdSpan>& spans) {
   const std::int64_t doubled = live_ + live_ / 8 + ids / 8 > limit_of(index_.groups) / 2
                                    ? 2 * limit_of(index_.groups)
                                    : limit_of(index_.groups);
-  return grow_index(std::max(wanted, doubled));
+  return grow_index(std::max(wanted, std::min(doubled, kMostRows)));
 }
 
 Status Table::grow_index(std::int64_t keys) {
