@@ -100,16 +100,15 @@ TEST_P(ConcurrencyTest, LookupAndUpdateDoNotDependOnThreads) {
     std::vector<Key> keys(merge.count());
     std::vector<float> merged(merge.count() * width);
     merge.write(keys.data(), merged.data());
-    TableUpdate step;
-    step.table = table.get();
-    ASSERT_TRUE(find_optimizer("adagrad", &step.optimizer).ok());
-    step.hyper = {0.1f, 0.0f, 1e-7f, 0.1f};
+    TableUpdate step = make_update(*table, "adagrad",
+                                   {{"learning_rate", 0.1f}, {"initial_accumulator_value", 0.1f}});
     step.keys = keys.data();
     step.gradients = merged.data();
     step.count = merge.count();
     step.unique = true;
     std::vector<TableUpdate> steps = {step};
-    ASSERT_TRUE(update(executor, steps, 1, 1.0f).ok());
+    const Status status = update(executor, steps, 1, 1.0f);
+    ASSERT_TRUE(status.ok()) << status.message();
     for (const auto& [key, row] : contents(*table)) {
       const float* values = table->plane<float>(0).row(row);
       rows[world][key].assign(values, values + width);

@@ -181,16 +181,17 @@ TEST(UpdateTest, MergesAndFollowsAdagrad) {
           w[c] -= 0.1 * scaled / std::sqrt(a[c] + 1e-7);
         }
       }
-      TableUpdate update_of;
-      update_of.table = table.get();
-      ASSERT_TRUE(find_optimizer("adagrad", &update_of.optimizer).ok());
-      update_of.hyper = {0.1f, 0.0f, 1e-7f, 0.1f};
+      TableUpdate update_of = make_update(*table, "adagrad",
+                                          {{"learning_rate", 0.1f},
+                                           {"epsilon", 1e-7f},
+                                           {"initial_accumulator_value", 0.1f}});
       update_of.keys = keys.data();
       update_of.gradients = gradients.data();
       update_of.count = 500;
       std::vector<TableUpdate> updates = {update_of};
       ThreadExecutor executor(2);
-      ASSERT_TRUE(update(executor, updates, step, 0.5f).ok());
+      const Status status = update(executor, updates, step, 0.5f);
+      ASSERT_TRUE(status.ok()) << status.message();
     }
     const std::map<Key, Row> found = contents(*table);
     ASSERT_EQ(found.size(), weight.size());

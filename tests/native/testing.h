@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "cc_ops/cpu/executor.h"
@@ -82,6 +83,23 @@ inline std::map<Key, Row> contents(const Table& table) {
   }
   EXPECT_EQ(static_cast<std::int64_t>(map.size()), table.size());
   return map;
+}
+
+// A step of an optimizer, its hyper-parameters by their names (the others are 0).
+inline TableUpdate make_update(Table& table, const std::string& optimizer,
+                               const std::map<std::string, float>& hyper) {
+  TableUpdate update;
+  update.table = &table;
+  const Status status = find_optimizer(optimizer, &update.optimizer);
+  EXPECT_TRUE(status.ok()) << status.message();
+  std::size_t used = 0;
+  for (const std::string& name : update.optimizer->hyper) {
+    const auto given = hyper.find(name);
+    update.hyper.push_back(given == hyper.end() ? 0.0f : given->second);
+    used += given != hyper.end();
+  }
+  EXPECT_EQ(used, hyper.size()) << "an unknown hyper-parameter of " << optimizer;
+  return update;
 }
 
 // The first value that the initializer gives a key: what tells rows apart.
