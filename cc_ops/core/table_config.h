@@ -17,12 +17,17 @@ enum class DefaultRow : int { kInitialValue = 0, kZeros = 1, kVector = 2 };
 
 // What a static table does with an id outside [0, rows).
 enum class OutOfRange : int { kError = 0, kZero = 1, kClip = 2 };
+constexpr const char* kOutOfRangeNames[] = {"error", "zero", "clip"};
 
 struct TableConfig {
   std::string name;
   RowType row_type = RowType::kFloat32;
   std::int64_t dimension = 0;
   std::int64_t rows = -1;          // >= 0: a static table, an array of this many rows
+  // Row r of a static table is the one of id r * id_stride + id_offset: on several ranks each has
+  // every stride-th row.
+  std::int64_t id_offset = 0;
+  std::int64_t id_stride = 1;
   std::int64_t capacity = 0;       // rows to make room for at creation
   std::int64_t max_capacity = 0;   // 0: grows without bound
   Initializer initializer;

@@ -29,9 +29,14 @@ class BagReader {
   // rows[i] is the row of id first + i, or kNoRow for one that reads the table's default.
   BagReader(const Table& table, const Bags& bags, float max_norm, std::int64_t first,
             std::int64_t last, const Row* rows)
-      : table_(table),
-        bags_(bags),
-        plane_(table.plane<T>(0)),
+      : BagReader(table.plane<T>(0), bags, max_norm, first, last, rows) {
+    table_ = &table;
+  }
+  // Rows of a plane that belongs to no table: kNoRow reads zeros.
+  BagReader(PlaneRef<T> plane, const Bags& bags, float max_norm, std::int64_t first,
+            std::int64_t last, const Row* rows)
+      : bags_(bags),
+        plane_(plane),
         max_norm_(max_norm),
         first_(first),
         last_(last),
@@ -103,7 +108,7 @@ class BagReader {
       defaults_.resize(kPiece * plane_.width);
       default_floats_.resize(plane_.width);
     }
-    table_.default_row(bags_.ids[i], default_floats_.data());
+    if (table_ != nullptr) table_->default_row(bags_.ids[i], default_floats_.data());
     T* out = defaults_.data() + place * plane_.width;
     convert(default_floats_.data(), plane_.width, out);
     return out;
@@ -118,7 +123,7 @@ class BagReader {
     return norm > max_norm_ ? static_cast<float>(max_norm_ / norm) : 1.0f;
   }
 
-  const Table& table_;
+  const Table* table_ = nullptr;
   const Bags& bags_;
   PlaneRef<T> plane_;
   float max_norm_;
@@ -128,6 +133,24 @@ class BagReader {
   std::vector<float> scratch_, default_floats_;
   std::vector<T> defaults_;
 };
+
+// The gradients of the weights of the bags [first_bag, last_bag), for an output gradient
+// [bags, width] in float.
+template <typename T>
+void bag_weight_gradients(BagReader<T>& reader, const Bags& bags, std::int64_t first_bag,
+                          std::int64_t last_bag, const float* output_gradient, std::int64_t width,
+                          float* gradients) {
+  std::vector<float> output(width);
+  for (std::int64_t bag = first_bag; bag < last_bag; ++bag) {
+    const float* g = output_gradient + bag * width;
+    const float scale = bags.scale(bag);
+    const float dot_output = dot(g, reader.combine(bag, output.data()), width);
+    for (std::int64_t i = bags.begin(bag); i < bags.end(bag); ++i) {
+      gradients[i] = weight_gradient(bags.combiner, scale, bags.weight(i),
+                                     dot(g, reader.read(i), width), dot_output);
+    }
+  }
+}
 
 }  // namespace sok::cpu
 

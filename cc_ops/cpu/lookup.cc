@@ -5,35 +5,20 @@
 #include <map>
 
 #include "cc_ops/cpu/bag_reader.h"
+#include "cc_ops/cpu/bag_task.h"
 #include "cc_ops/cpu/stages.h"
 
 namespace sok::cpu {
 namespace {
 
-// Ids a task handles: enough to pay for its start, few enough to balance.
-constexpr std::int64_t kTaskIds = 2048;
-
-struct Task {
-  std::size_t feature;
-  std::int64_t first_bag, last_bag;
-};
-
-std::vector<Task> split(const std::vector<LookupFeature>& features) {
-  std::vector<Task> tasks;
-  for (std::size_t f = 0; f < features.size(); ++f) {
-    const Bags& bags = features[f].bags;
-    const std::int64_t mean = std::max<std::int64_t>(
-        1, bags.bags == 0 ? 1 : bags.ids_count() / bags.bags);
-    const std::int64_t step = std::max<std::int64_t>(1, kTaskIds / mean);
-    for (std::int64_t bag = 0; bag < bags.bags; bag += step) {
-      tasks.push_back({f, bag, std::min(bag + step, bags.bags)});
-    }
-  }
+std::vector<BagTask> split(const std::vector<LookupFeature>& features) {
+  std::vector<BagTask> tasks;
+  for (std::size_t f = 0; f < features.size(); ++f) split_bags(f, features[f].bags, &tasks);
   return tasks;
 }
 
 // Combines the bags of a task; rows[i] is the row of id first_id + i.
-void combine(const LookupFeature& feature, const Task& task, const Row* rows) {
+void combine(const LookupFeature& feature, const BagTask& task, const Row* rows) {
   with_row_type(feature.table->config().row_type, [&](auto row_type) {
     BagReader<decltype(row_type)> reader(*feature.table, feature.bags, feature.max_norm,
                                          feature.bags.begin(task.first_bag),
@@ -61,7 +46,7 @@ Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bo
     ids += count;
     width = std::max(width, feature.table->config().dimension);
   }
-  const std::vector<Task> tasks = split(features);
+  const std::vector<BagTask> tasks = split(features);
   const auto task_count = static_cast<std::int64_t>(tasks.size());
   const std::int64_t find_cost = ids / std::max<std::int64_t>(1, task_count) * 30;
   const std::int64_t combine_cost =

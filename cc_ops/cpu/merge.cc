@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cc_ops/core/dedupe.h"
 #include "cc_ops/core/hash.h"
 #include "cc_ops/cpu/key_map.h"
 #include "cc_ops/cpu/stages.h"
@@ -13,14 +14,6 @@ namespace {
 
 // Below this many ids a second thread costs more than it brings.
 constexpr std::int64_t kIdsAPart = 4096;
-
-// The key whose row an id's gradient belongs to; false if it has none.
-bool target_of(const TableConfig& config, Key* id) {
-  if (!config.is_static() || (*id >= 0 && *id < config.rows)) return true;
-  if (config.out_of_range != OutOfRange::kClip || config.rows == 0) return false;
-  *id = std::clamp<Key>(*id, 0, config.rows - 1);
-  return true;
-}
 
 }  // namespace
 
@@ -46,6 +39,7 @@ Merge::Merge(Executor& executor, const Table& table, std::vector<MergeFeature> f
 
 void Merge::number_keys(const Table& table, std::uint32_t part_number, std::uint32_t parts) {
   Part& part = parts_[part_number];
+  const IdRange range{table.config().rows, table.config().out_of_range};
   std::int64_t ids = 0;
   for (const MergeFeature& feature : features_) ids += feature.bags.ids_count();
   KeyMap numbers(ids / parts);
@@ -58,7 +52,7 @@ void Merge::number_keys(const Table& table, std::uint32_t part_number, std::uint
       const float scale = bags.scale(bag);
       for (std::int64_t i = begin; i < end; ++i) {
         Key key = bags.ids[i];
-        if (!target_of(table.config(), &key)) {
+        if (!range.target(&key)) {
           part.dropped = true;
           continue;
         }

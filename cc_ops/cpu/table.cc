@@ -273,7 +273,8 @@ void Table::initialize_static(Executor& executor) {
   executor.parallel_for(config_.rows, config_.dimension * 5,
                         [this](std::int64_t begin, std::int64_t end) {
                           for (std::int64_t r = begin; r < end; ++r) {
-                            initialize_row(r, static_cast<Row>(r));
+                            initialize_row(r * config_.id_stride + config_.id_offset,
+                                           static_cast<Row>(r));
                           }
                         });
 }

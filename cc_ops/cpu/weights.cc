@@ -17,16 +17,7 @@ Status weight_gradients(Executor& executor, const LookupFeature& feature,
       std::vector<Row> rows(last - first);
       feature.table->find(bags.ids + first, last - first, rows.data());
       BagReader<T> reader(*feature.table, bags, feature.max_norm, first, last, rows.data());
-      std::vector<float> output(width);
-      for (std::int64_t bag = begin; bag < end; ++bag) {
-        const float* g = output_gradient + bag * width;
-        const float scale = bags.scale(bag);
-        const float dot_output = dot(g, reader.combine(bag, output.data()), width);
-        for (std::int64_t i = bags.begin(bag); i < bags.end(bag); ++i) {
-          gradients[i] = weight_gradient(bags.combiner, scale, bags.weight(i),
-                                         dot(g, reader.read(i), width), dot_output);
-        }
-      }
+      bag_weight_gradients(reader, bags, begin, end, output_gradient, width, gradients);
     });
   });
   return {};

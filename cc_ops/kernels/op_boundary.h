@@ -20,6 +20,7 @@
 #include "cc_ops/core/status.h"
 #include "cc_ops/core/types.h"
 #include "cc_ops/cpu/executor.h"
+#include "cc_ops/kernels/stage_stats.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -47,6 +48,7 @@ inline absl::Status to_tensorflow(const Status& status) {
 template <typename Body>
 void run_op(tensorflow::OpKernelContext* context, Body&& body) {
   Status status;
+  const StageTimer timer;
   try {
     status = body();
   } catch (const std::bad_alloc&) {
@@ -56,6 +58,16 @@ void run_op(tensorflow::OpKernelContext* context, Body&& body) {
               concat(context->op_kernel().type_string(), ": ", error.what())};
   }
   if (!status.ok()) context->CtxFailure(to_tensorflow(status));
+  count_stage(context->op_kernel().type_string(), {1, timer.seconds(), 0, 0});
+}
+
+// A fresh output tensor.
+inline Status allocate(tensorflow::OpKernelContext* context, int output,
+                       const tensorflow::TensorShape& shape, tensorflow::Tensor** tensor) {
+  if (auto status = context->allocate_output(output, shape, tensor); !status.ok()) {
+    return resource_exhausted(std::string(status.message()));
+  }
+  return {};
 }
 
 // TensorFlow's own threads run the library's loops. The caller works too, and waits only for pieces

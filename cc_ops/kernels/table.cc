@@ -22,7 +22,6 @@ using tensorflow::tstring;
 
 constexpr const char* kInitializerNames[] = {"constant", "uniform", "normal", "truncated_normal"};
 constexpr const char* kDefaultRowNames[] = {"initial", "zeros", "vector"};
-constexpr const char* kOutOfRangeNames[] = {"error", "zero", "clip"};
 
 // Reads the attributes of Sok>Table.
 absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
@@ -34,6 +33,8 @@ absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   config->row_type = row_type_of(row_type);
   TF_RETURN_IF_ERROR(context->GetAttr("dimension", &config->dimension));
   TF_RETURN_IF_ERROR(context->GetAttr("rows", &config->rows));
+  TF_RETURN_IF_ERROR(context->GetAttr("id_offset", &config->id_offset));
+  TF_RETURN_IF_ERROR(context->GetAttr("id_stride", &config->id_stride));
   TF_RETURN_IF_ERROR(context->GetAttr("capacity", &config->capacity));
   TF_RETURN_IF_ERROR(context->GetAttr("max_capacity", &config->max_capacity));
   TF_RETURN_IF_ERROR(context->GetAttr("initializer", &text));

@@ -12,6 +12,8 @@ REGISTER_OP("Sok>Table")
     .Attr("row_type: {float, half, bfloat16} = DT_FLOAT")
     .Attr("dimension: int")
     .Attr("rows: int = -1")
+    .Attr("id_offset: int = 0")
+    .Attr("id_stride: int >= 1 = 1")
     .Attr("capacity: int = 0")
     .Attr("max_capacity: int = 0")
     .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'constant'")
@@ -29,6 +31,8 @@ Creates a table, or finds the one that has this shared_name.
 
 name_of_table: the name in error messages.
 rows: how many rows a static table has; -1 for a hash table.
+id_offset, id_stride: row r of a static table starts with the values of id
+  r * id_stride + id_offset.
 capacity: rows to make room for at once.
 max_capacity: a hash table refuses to hold more rows than this; 0: it grows.
 initializer_a: the constant, the lower bound, or the mean.

@@ -1,0 +1,35 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every collective of this process has in common: it is the one that runs now, it has a number,
+// and a time limit.
+#ifndef SOK_KERNELS_COLLECTIVE_WATCH_H_
+#define SOK_KERNELS_COLLECTIVE_WATCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace sok {
+
+// One running collective. Whoever calls finish() first ends it; the other one's call is void.
+class WatchedCollective {
+ public:
+  virtual ~WatchedCollective() = default;
+  // The time limit has passed.
+  virtual void on_timeout() = 0;
+};
+
+// Registers a collective that begins now; the watch holds it until `seconds` have passed or until
+// forget(). Returns its number: how many collectives of this name have begun, this one included.
+std::int64_t watch_collective(const std::string& name, double seconds,
+                              std::shared_ptr<WatchedCollective> collective);
+void forget_collective(const WatchedCollective* collective);
+
+// What the other ranks are doing, for an error message; empty if nobody knows.
+std::string explain_collective(const std::string& name);
+
+}  // namespace sok
+
+#endif  // SOK_KERNELS_COLLECTIVE_WATCH_H_

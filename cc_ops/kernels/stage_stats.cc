@@ -1,0 +1,49 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#include "cc_ops/kernels/stage_stats.h"
+
+#include <map>
+#include <mutex>
+#include <sstream>
+
+namespace sok {
+namespace {
+
+struct Counters {
+  std::mutex mutex;
+  std::map<std::string, StageCount> stages;
+};
+
+Counters& counters() {
+  static auto* all = new Counters;
+  return *all;
+}
+
+}  // namespace
+
+void count_stage(const std::string& stage, const StageCount& count) {
+  std::lock_guard<std::mutex> lock(counters().mutex);
+  StageCount& total = counters().stages[stage];
+  total.calls += count.calls;
+  total.seconds += count.seconds;
+  total.sent_bytes += count.sent_bytes;
+  total.sent_rows += count.sent_rows;
+}
+
+}  // namespace sok
+
+// The counters as JSON. Valid until the calling thread's next call.
+extern "C" __attribute__((visibility("default"))) const char* sok_stage_stats() {
+  thread_local std::string text;
+  std::ostringstream out;
+  out << "{";
+  std::lock_guard<std::mutex> lock(sok::counters().mutex);
+  for (const auto& [name, count] : sok::counters().stages) {
+    if (out.tellp() > 1) out << ", ";
+    out << "\"" << name << "\": {\"calls\": " << count.calls << ", \"seconds\": " << count.seconds
+        << ", \"sent_bytes\": " << count.sent_bytes << ", \"sent_rows\": " << count.sent_rows << "}";
+  }
+  out << "}";
+  text = out.str();
+  return text.c_str();
+}

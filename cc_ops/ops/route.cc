@@ -1,0 +1,51 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+#include "cc_ops/ops/shapes.h"
+
+REGISTER_OP("Sok>Route")
+    .Input("keys: num_tables * int64")
+    .Input("slots: num_features * int64")
+    .Output("ids: int64")
+    .Output("counts: int64")
+    .Output("routed_slots: num_features * int64")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_features: int >= 0")
+    .Attr("table_of: list(int)")
+    .Attr("ranks: int >= 1")
+    .Attr("owners: list(int)")
+    .Attr("rows: list(int)")
+    .SetShapeFn([](sok::InferenceContext* c) {
+      std::int64_t ranks = 0, tables = 0;
+      TF_RETURN_IF_ERROR(c->GetAttr("ranks", &ranks));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &tables));
+      c->set_output(0, c->Vector(c->UnknownDim()));
+      c->set_output(1, c->Matrix(ranks, tables));
+      std::vector<sok::ShapeHandle> slots;
+      TF_RETURN_IF_ERROR(c->input("slots", &slots));
+      for (std::size_t f = 0; f < slots.size(); ++f) c->set_output(static_cast<int>(f + 2), slots[f]);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Groups the different keys of all tables by the rank that owns them.
+
+keys, slots: of Sok>Dedupe.
+ids: all keys as their owners know them, first those of all tables for rank 0, then for rank 1.
+counts: [ranks, tables], how many ids go to each rank.
+routed_slots: slots, with positions among the table's ids in the order in which they travel.
+owners: for each table the rank that has all of its rows; -1 if they are distributed.
+rows: for each table how many rows it has on all ranks together; -1 for a hash table.
+)doc");
+
+REGISTER_OP("Sok>CheckRefused")
+    .Input("refused: int64")
+    .Attr("tables: list(string)")
+    .Attr("rows: list(int)")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Fails, on every rank alike, if a rank met an id that is out of range.
+
+refused: [ranks, 4], what Sok>Dedupe gave on each rank.
+tables: names.
+rows: for each table how many rows it has on all ranks together.
+)doc");

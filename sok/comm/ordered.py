@@ -1,0 +1,141 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A communicator whose collectives keep their order, have a time limit, and are counted."""
+
+import ctypes
+import json
+import os
+import threading
+from typing import Any
+
+import tensorflow as tf
+
+from sok import _native
+
+_DEFAULT_TIMEOUT = 600.0
+_POSITION = "_sok_collectives"
+
+
+def timeout_seconds() -> float:
+    """SOK_COMM_TIMEOUT: seconds after which a collective that some rank does not join fails.
+
+    Raises:
+        ValueError: it is not a positive number.
+    """
+    text = os.environ.get("SOK_COMM_TIMEOUT", str(_DEFAULT_TIMEOUT))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ValueError(f"SOK_COMM_TIMEOUT must be a positive number of seconds, got {text!r}")
+    return seconds
+
+
+class OrderedCommunicator:
+    """Runs the collectives of a transport, one after the other.
+
+    See `sok.comm.base.Communicator` for the contract. What this class adds to a transport:
+
+    - Order. Every collective takes one resource, so that a `tf.function` runs all of them, of
+      several lookups, forward and backward, in the order of the program, which is the same on all
+      ranks.
+    - Names: the stage, and in a graph the position among its collectives.
+    - A time limit, `SOK_COMM_TIMEOUT`, and errors that name the collective and the missing ranks.
+    - Bytes and times, in `sok.stats()`.
+    """
+
+    def __init__(self, transport):
+        self.transport = transport
+        self.rank = transport.rank
+        self.size = transport.size
+        self.local_rank = transport.local_rank
+        self._timeout = timeout_seconds()
+        self._bodies: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._order = tf.Variable(0, trainable=False, name="sok_order")
+
+    def all_to_all(self, tensor, splits, name):
+        tensor = tf.convert_to_tensor(tensor)
+        splits = tf.cast(splits, tf.int64)
+        out, received = self._run(
+            name, "all_to_all", [tensor, splits], [tensor.dtype, tf.int64], split_input=1
+        )
+        out.set_shape([None, *tensor.shape[1:]])
+        received.set_shape([self.size])
+        return out, received
+
+    def all_gather(self, tensor, name):
+        tensor = tf.convert_to_tensor(tensor)
+        (out,) = self._run(name, "all_gather", [tensor], [tensor.dtype])
+        out.set_shape([None, *tensor.shape[1:]])
+        return out
+
+    def all_reduce(self, tensor, name, op="sum"):
+        return self._same_shape(name, "all_reduce", tensor, op)
+
+    def broadcast(self, tensor, root, name):
+        return self._same_shape(name, "broadcast", tensor, root)
+
+    def reduce_scatter(self, tensor, name):
+        tensor = tf.convert_to_tensor(tensor)
+        (out,) = self._run(name, "reduce_scatter", [tensor], [tensor.dtype])
+        out.set_shape([None, *tensor.shape[1:]])
+        return out
+
+    def barrier(self):
+        self.all_reduce(tf.zeros([1], tf.int32), "barrier")
+
+    def _same_shape(self, name, method, tensor, option):
+        tensor = tf.convert_to_tensor(tensor)
+        (out,) = self._run(name, method, [tensor], [tensor.dtype], option)
+        out.set_shape(tensor.shape)
+        return out
+
+    def _run(self, stage, method, inputs, output_types, *options, split_input=-1):
+        name = self._name(stage)
+        return _native.ops.sok_collective(
+            order=self._order.handle,
+            inputs=inputs,
+            output_types=output_types,
+            body=self._body(name, method, inputs, options),
+            collective=name,
+            stage=stage,
+            rank=self.rank,
+            split_input=split_input,
+            timeout=self._timeout,
+        )
+
+    @staticmethod
+    def _name(stage: str) -> str:
+        if tf.executing_eagerly():
+            return f"sok/{stage}"
+        graph = tf.compat.v1.get_default_graph()
+        position = getattr(graph, _POSITION, 0)
+        setattr(graph, _POSITION, position + 1)
+        return f"sok/{stage}.{position}"
+
+    def _body(self, name, method, inputs, options):
+        """The transport's collective as a function, traced once for each name and kind of tensors."""
+        specs = [
+            tf.TensorSpec([None, *x.shape[1:]] if x.shape.rank else x.shape, x.dtype) for x in inputs
+        ]
+        key = (name, method, tuple(specs), options)
+        with self._lock:
+            if key not in self._bodies:
+                collective = getattr(self.transport, method)
+
+                def body(*tensors):
+                    return collective(*tensors, *options[:1], name=name)
+
+                with tf.init_scope():
+                    self._bodies[key] = tf.function(body, autograph=False).get_concrete_function(*specs)
+            return self._bodies[key]
+
+
+def running_collective() -> dict[str, Any]:
+    """The collective that this process waits in: name, call, seconds; {} if there is none."""
+    now = _native.library.sok_collective_now
+    now.restype = ctypes.c_char_p
+    return json.loads(now())
