@@ -86,14 +86,15 @@ __global__ void fill_kernel(float* out, std::int64_t count, float value) {
 }
 
 template <typename T>
-__global__ void initialize_kernel(Initializer initializer, std::int64_t rows, std::int64_t width,
+__global__ void initialize_kernel(Initializer initializer, std::int64_t id_offset,
+                                  std::int64_t id_stride, std::int64_t rows, std::int64_t width,
                                   T* out) {
   const std::int64_t blocks = (width + 3) / 4;
   for (std::int64_t i = thread_index(); i < rows * blocks; i += thread_count()) {
     const std::int64_t row = i / blocks;
     const std::int64_t column = i % blocks * 4;
     float four[4];
-    initializer.block(row, static_cast<std::uint32_t>(column / 4), four);
+    initializer.block(row * id_stride + id_offset, static_cast<std::uint32_t>(column / 4), four);
     for (std::int64_t c = column; c < width && c < column + 4; ++c) {
       out[row * width + c] = from_float<T>(four[c - column]);
     }
@@ -169,7 +170,7 @@ Status Table::initialize_static(Context& context) {
     using T = decltype(type);
     return launch(context, "initialize", initialize_kernel<T>,
                   config_.rows * ((config_.dimension + 3) / 4), kBlock, config_.initializer,
-                  config_.rows, config_.dimension, static_cast<T*>(planes_[0].pointers[0]));
+                  config_.id_offset, config_.id_stride, config_.rows, config_.dimension, static_cast<T*>(planes_[0].pointers[0]));
   });
 }
 

@@ -3,7 +3,7 @@
 """Loads the native library, the only place that does.
 
 `ops` is the module of raw ops (`ops.sok_lookup(...)`); `DESCRIPTION` is what the library says about
-itself: the names of its optimizers, combiners and row types.
+itself: the names of its optimizers, combiners and row types. `library` has its plain C functions.
 """
 
 import ctypes
@@ -38,19 +38,21 @@ def _load():
 
 def set_debug_sync(on: bool) -> None:
     """See `sok.debug_sync`; a library without CUDA has nothing to set."""
-    setter = getattr(ctypes.CDLL(str(_LIBRARY)), "sok_set_debug_sync", None)
+    setter = getattr(library, "sok_set_debug_sync", None)
     if setter is not None:
         setter(ctypes.c_bool(on))
 
 
-def _describe() -> dict:
-    describe = ctypes.CDLL(str(_LIBRARY)).sok_describe
-    describe.restype = ctypes.c_char_p
-    return json.loads(describe())
+def call_json(function: str) -> dict:
+    """What a function of the library without arguments says, as JSON."""
+    pointer = getattr(library, function)
+    pointer.restype = ctypes.c_char_p
+    return json.loads(pointer())
 
 
 ops = _load()
-DESCRIPTION = _describe()
+library = ctypes.CDLL(str(_LIBRARY))
+DESCRIPTION = call_json("sok_describe")
 COMBINERS = tuple(DESCRIPTION["combiners"])
 REACHES = tuple(DESCRIPTION["reaches"])
 # TensorFlow calls float16 "half" in op attributes only.

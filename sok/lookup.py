@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from sok import checks, inputs, pipeline
-from sok.variables import TableVariable, from_keys
+from sok.variables import TableVariable
 
 
 def _as_list(value: Any, count: int, what: str, *, broadcast: bool = False) -> list:
@@ -150,7 +150,9 @@ _EmbeddingLookup().register(tf.nn.embedding_lookup)
 def assign(variable, indices, values):
     """Writes rows: those of known ids are overwritten, unknown ids are inserted.
 
-    Optimizer states of overwritten rows stay; a new row starts with fresh ones.
+    Optimizer states of overwritten rows stay; a new row starts with fresh ones. On several ranks each
+    rank writes those of the ids that it keeps, without a word to the others: the same call on all of
+    them writes all.
 
     Args:
         variable: a table.
@@ -159,19 +161,20 @@ def assign(variable, indices, values):
     """
     check_table(variable)
     keys = inputs.to_keys(tf.convert_to_tensor(indices), variable.key_dtype, "indices")
-    variable.table.write(keys, {"values": values}, {}, replace=False)
+    variable.write_rows(keys, values)
     return variable
 
 
 def export(variable):
-    """All ids of a table and their rows.
+    """All ids of a table and their rows; on several ranks, those that this rank keeps.
 
     Returns:
         ids [n] in the table's key_type, values [n, dimension] in the dtype of the rows, in no
-        particular order (static: 0, 1, …).
+        particular order (static: ascending).
     """
     check_table(variable)
     keys, (values,) = variable.table.export(("values",))
+    keys = keys * variable.attributes.id_stride + variable.attributes.id_offset
     if variable.key_dtype == "uint64":
         ids = tf.bitcast(keys, tf.uint64)
     else:
@@ -180,7 +183,10 @@ def export(variable):
 
 
 def erase(variable, indices) -> int:
-    """Forgets ids, their rows and states; how many of them were there."""
+    """Forgets ids, their rows and states; how many of them were there.
+
+    On several ranks each forgets and counts those that it keeps: call it on all of them.
+    """
     check_table(variable)
     keys = inputs.to_keys(tf.convert_to_tensor(indices), variable.key_dtype, "indices")
     return int(variable.table.erase(keys))
@@ -200,7 +206,7 @@ def check_out(value) -> Any:
     if isinstance(value, TableVariable):
         planes = tuple(value.table.planes())
         keys, values = value.table.export(planes)
-        ids = from_keys(np.asarray(keys), value.key_dtype)
+        ids = value.ids_of(np.asarray(keys))
         return {"ids": ids, **{name: np.asarray(v) for name, v in zip(planes, values)}}
     if isinstance(value, inputs.Record):
         return {

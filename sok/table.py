@@ -46,6 +46,8 @@ class TableAttributes:
     row_type: str
     dimension: int
     rows: int = -1
+    id_offset: int = 0
+    id_stride: int = 1
     capacity: int = 0
     max_capacity: int = 0
     initializer: str = "constant"

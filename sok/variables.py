@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from sok import _native, checks, initializers, placement
+from sok import _native, checks, comm, initializers, placement
+from sok.stages.route import kept_here
 from sok.table import TableAttributes, TableValue, UnwrappedOptimizerError, random_seed
 
 
@@ -48,9 +49,16 @@ class TableArray(np.ndarray):
 class TableVariable(backend.Variable):
     """A table that Keras tracks, trains and saves as a weight.
 
+    On several ranks each process's object keeps the rows that its placement gives to this rank;
+    lookups see all of them, everything else here these.
+
     The outer half: `sok.table.TableValue` is the table itself. Do not create it directly; use
     `sok.Variable` or `sok.DynamicVariable`.
     """
+
+    # Rows of a static table on all ranks together; -1: a hash table.
+    total_rows = -1
+    placement = placement.Placement()
 
     def __init__(
         self,
@@ -109,12 +117,13 @@ class TableVariable(backend.Variable):
 
     @property
     def size(self) -> list[int]:
-        """[rows, dimension], read now."""
-        return [self.table.row_count(), self.dimension]
+        """[rows, dimension], read now. On several ranks: of a static table all rows, of a hash table
+        those that this rank keeps."""
+        return [self.total_rows if self.is_static else self.table.row_count(), self.dimension]
 
     @property
     def shape(self):
-        return TableShape((self.table.row_count() if self._value is not None else 0, self.dimension))
+        return TableShape(self.size if self._value is not None else (0, self.dimension))
 
     @property
     def trainable(self) -> bool:
@@ -129,7 +138,16 @@ class TableVariable(backend.Variable):
     def numpy(self) -> TableArray:
         """The whole table; `assign` takes it back. Rows in no particular order; see `.ids`."""
         state = {name: np.asarray(tensor) for name, tensor in self.table.state().items()}
-        return TableArray.of(state, from_keys(state["keys"], self.key_dtype))
+        return TableArray.of(state, self.ids_of(state["keys"]))
+
+    def ids_of(self, keys: np.ndarray) -> np.ndarray:
+        """Ids as the user knows them, from keys of this rank's table."""
+        return from_keys(keys * self.attributes.id_stride + self.attributes.id_offset, self.key_dtype)
+
+    def write_rows(self, keys: tf.Tensor, values: Any):
+        """Overwrites or inserts those of the rows that this rank keeps."""
+        positions, local = kept_here(self, keys)
+        self.table.write(local, {"values": tf.gather(values, positions)}, {}, replace=False)
 
     def __array__(self, dtype=None, copy=None):
         # Rows without their ids: a layer that saved its weights so could not load them.
@@ -144,8 +162,7 @@ class TableVariable(backend.Variable):
         if isinstance(value, TableArray):
             self.table.set_state(value.state)
         elif self.is_static and tuple(np.shape(value)) == tuple(self.shape):
-            rows = np.arange(self.attributes.rows, dtype=np.int64)
-            self.table.write(rows, {"values": value}, {}, replace=False)
+            self.write_rows(tf.range(self.total_rows, dtype=tf.int64), value)
         else:
             raise ValueError(
                 f"the table {self.name!r} can be assigned only from its own numpy(), which knows "
@@ -211,6 +228,16 @@ def from_keys(keys: np.ndarray, key_dtype: str) -> np.ndarray:
     return np.asarray(keys).view(np.uint64) if key_dtype == "uint64" else np.asarray(keys).astype(key_dtype)
 
 
+def _agreed_seed() -> int:
+    """A drawn seed, the same on all ranks: rows start alike wherever they live."""
+    communicator = comm.current()
+    seed = random_seed()
+    if communicator.size == 1:
+        return seed
+    with tf.init_scope():
+        return int(communicator.broadcast(tf.constant([seed], tf.int64), 0, "seed")[0])
+
+
 def _default_attributes(default: Any, dimension: int) -> dict[str, Any]:
     default = checks.default_row(default, dimension)
     if isinstance(default, str):
@@ -232,7 +259,7 @@ class DynamicVariable(TableVariable):
         trainable: whether tapes and optimizers see it.
         key_type: dtype of ids: int32, int64 (default), uint32 or uint64. Every value is legal.
         dtype: dtype of the rows: float32 (default), float16 or bfloat16.
-        mode: which ranks keep it: "distributed" (default) or "localized:" and a rank.
+        mode: which ranks keep its rows: "distributed" (default), "localized", …; see `sok.placement`.
         seed: of the initial values; None draws one.
         default: what a lookup with `training=False` gives for an unknown id: "initial" (its initial
             value), "zeros", or a vector.
@@ -282,19 +309,23 @@ class DynamicVariable(TableVariable):
         max_capacity = checks.count("max_capacity", max_capacity)
         seed = seed if seed is not None else spec.seed
         name = name or keras.src.utils.naming.auto_name("dynamic_variable")
+        row_type = checks.row_dtype(dtype)
+        row_bytes = dimension * tf.as_dtype(row_type).size
         self.mode = mode
-        self.placement = placement.resolve(mode)
+        self.placement = placement.resolve(
+            mode, is_static=False, size=max(capacity, max_capacity) * row_bytes
+        )
         super().__init__(
             TableAttributes(
                 name_of_table=name,
-                row_type=checks.row_dtype(dtype),
+                row_type=row_type,
                 dimension=dimension,
                 capacity=capacity,
                 max_capacity=max_capacity,
                 initializer=spec.kind,
                 initializer_a=spec.a,
                 initializer_b=spec.b,
-                seed=int(seed) if seed is not None else random_seed(),
+                seed=int(seed) if seed is not None else _agreed_seed(),
                 collide=_collide,
                 **_default_attributes(default, dimension),
             ),
@@ -312,7 +343,7 @@ class Variable(TableVariable):
             with `shape` and `initializer`.
         shape: [rows, dimension], when there is no initial value.
         initializer: as for `DynamicVariable`; here any Keras initializer works.
-        mode: which ranks keep it: "distributed" (default) or "localized:" and a rank.
+        mode: which ranks keep its rows: "distributed" (default), "localized", …; see `sok.placement`.
         out_of_range: what an id outside [0, rows) gets: "error", "zero" (a zero vector, no
             gradient) or "clip" (the nearest row).
         trainable, name, dtype, seed: as for `DynamicVariable`.
@@ -360,18 +391,23 @@ class Variable(TableVariable):
             spec = initializers.InitializerSpec("constant", 0.0)
         seed = seed if seed is not None else spec.seed
         name = name or keras.src.utils.naming.auto_name("variable")
+        row_type = checks.row_dtype(dtype)
         self.mode = mode
-        self.placement = placement.resolve(mode)
+        self.placement = placement.resolve(mode, size=rows * dimension * tf.as_dtype(row_type).size)
+        self.total_rows = rows
+        offset, stride = self.placement.id_offset_and_stride
         super().__init__(
             TableAttributes(
                 name_of_table=name,
-                row_type=checks.row_dtype(dtype),
+                row_type=row_type,
                 dimension=dimension,
-                rows=rows,
+                rows=self.placement.rows_here(rows),
+                id_offset=offset,
+                id_stride=stride,
                 initializer=spec.kind,
                 initializer_a=spec.a,
                 initializer_b=spec.b,
-                seed=int(seed) if seed is not None else random_seed(),
+                seed=int(seed) if seed is not None else _agreed_seed(),
                 out_of_range=out_of_range,
             ),
             key_dtype=checks.key_dtype(key_type),

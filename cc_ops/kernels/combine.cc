@@ -41,7 +41,7 @@ class CombineBase : public OpKernel {
       return invalid_argument("Combine: ", rows.size(), " tensors of rows for ", inputs_.tables(),
                               " tables");
     }
-    SOK_RETURN_IF_ERROR(inputs_.read(context, &bags));
+    SOK_RETURN_IF_ERROR(inputs_.read(context, true, &bags));
     for (int f = 0; f < inputs_.features(); ++f) {
       const Tensor& table = rows[inputs_.table_of(f)];
       const std::int64_t width = inputs_.dimension(f);

@@ -15,7 +15,7 @@ REGISTER_OP("Sok>Combine")
     .Doc("Combines rows that have been fetched: one vector for each bag.\n\n"
          "rows: for each table [n, dimension], a row for each different id.\n"
          "ids: positions in the table's `rows`; -1 reads zeros. Else laid out as in Sok>Lookup.\n"
-         "outputs: one [batch, dimension] tensor a feature.\n" SOK_FEATURE_DOC);
+         "outputs: one [batch, dimension] tensor a feature.\n" SOK_BAG_DOC);
 
 REGISTER_OP("Sok>CombineGradients")
     .Input("rows: row_types")
@@ -38,7 +38,8 @@ REGISTER_OP("Sok>CombineGradients")
       return absl::OkStatus();
     })
     .Doc("The gradients of Sok>Combine.\n\n"
+         "rows, ids: as in Sok>Combine.\n"
          "gradients: of the outputs, [batch, dimension] a feature.\n"
          "row_gradients: shaped as the rows, each summed in the order of the batch.\n"
          "weight_gradients: shaped as the weights; zeros for a feature that has none.\n"
-         SOK_FEATURE_DOC);
+         SOK_BAG_DOC);

@@ -26,6 +26,9 @@
 #define SOK_FEATURE_DOC                                                                       \
   "tables: the tables of the call.\n"                                                        \
   "ids: one tensor a feature: [batch, hotness], or [n] flat ids if ragged.\n"                \
+  SOK_BAG_DOC
+
+#define SOK_BAG_DOC                                                                           \
   "row_splits: [batch + 1] if ragged, else ignored.\n"                                       \
   "weights: as many as ids if weighted, else ignored.\n"                                     \
   "table_of: for each feature the position of its table in `tables`.\n"                      \

@@ -8,11 +8,11 @@ from sok.comm.base import Communicator
 from sok.comm.local import LocalCommunicator
 
 _TOOLS = ("horovod",)
-_current: Communicator = LocalCommunicator()
+_current: Communicator | None = None
 
 
 def init(comm_tool: str | None = None, use_legacy_optimizer: bool | None = None) -> Communicator:
-    """Chooses who connects the ranks of this job.
+    """Chooses who connects the ranks of this job. Call it before tables are created.
 
     Args:
         comm_tool: "horovod" (after `horovod.tensorflow.init()`, which this calls if needed), or None:
@@ -35,22 +35,26 @@ def init(comm_tool: str | None = None, use_legacy_optimizer: bool | None = None)
     from sok.comm import horovod
 
     if comm_tool == "horovod" or horovod.was_launched():
-        _current = horovod.HorovodCommunicator()
-    else:
+        # Not at the top: it loads the native library, which a job of one rank may not need yet.
+        from sok.comm.ordered import OrderedCommunicator
+
+        if not isinstance(_current, OrderedCommunicator):
+            _current = OrderedCommunicator(horovod.HorovodCommunicator())
+    elif not isinstance(_current, LocalCommunicator):
         _current = LocalCommunicator()
     return _current
 
 
 def current() -> Communicator:
-    """The communicator of this process."""
-    return _current
+    """The communicator of this process; `init()` where the script has not called it."""
+    return _current or init()
 
 
 def rank() -> int:
     """This process's number among the ranks, from 0."""
-    return _current.rank
+    return current().rank
 
 
 def size() -> int:
     """The number of ranks."""
-    return _current.size
+    return current().size

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A communicator whose collectives keep their order, have a time limit, and are counted."""
 
-import ctypes
-import json
 import os
 import threading
 from typing import Any
@@ -13,7 +11,8 @@ import tensorflow as tf
 from sok import _native
 
 _DEFAULT_TIMEOUT = 600.0
-_POSITION = "_sok_collectives"
+# What a graph remembers of its collectives: how many there are, and the last one.
+_IN_GRAPH = "_sok_collectives"
 
 
 def timeout_seconds() -> float:
@@ -73,10 +72,10 @@ class OrderedCommunicator:
         return out
 
     def all_reduce(self, tensor, name, op="sum"):
-        return self._same_shape(name, "all_reduce", tensor, op)
+        return self._same_shape(name, "all_reduce", tensor, op=op)
 
     def broadcast(self, tensor, root, name):
-        return self._same_shape(name, "broadcast", tensor, root)
+        return self._same_shape(name, "broadcast", tensor, root=root)
 
     def reduce_scatter(self, tensor, name):
         tensor = tf.convert_to_tensor(tensor)
@@ -87,47 +86,47 @@ class OrderedCommunicator:
     def barrier(self):
         self.all_reduce(tf.zeros([1], tf.int32), "barrier")
 
-    def _same_shape(self, name, method, tensor, option):
+    def _same_shape(self, name, method, tensor, **options):
         tensor = tf.convert_to_tensor(tensor)
-        (out,) = self._run(name, method, [tensor], [tensor.dtype], option)
+        (out,) = self._run(name, method, [tensor], [tensor.dtype], **options)
         out.set_shape(tensor.shape)
         return out
 
-    def _run(self, stage, method, inputs, output_types, *options, split_input=-1):
-        name = self._name(stage)
-        return _native.ops.sok_collective(
-            order=self._order.handle,
-            inputs=inputs,
-            output_types=output_types,
-            body=self._body(name, method, inputs, options),
-            collective=name,
-            stage=stage,
-            rank=self.rank,
-            split_input=split_input,
-            timeout=self._timeout,
-        )
-
-    @staticmethod
-    def _name(stage: str) -> str:
-        if tf.executing_eagerly():
-            return f"sok/{stage}"
-        graph = tf.compat.v1.get_default_graph()
-        position = getattr(graph, _POSITION, 0)
-        setattr(graph, _POSITION, position + 1)
-        return f"sok/{stage}.{position}"
+    @tf.autograph.experimental.do_not_convert
+    def _run(self, stage, method, inputs, output_types, split_input=-1, **options):
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        position, last = getattr(graph, _IN_GRAPH, (0, None))
+        name = f"sok/{stage}" if graph is None else f"sok/{stage}.{position}"
+        # The resource alone orders nothing in the backward half of a function within a function:
+        # TensorFlow adds its automatic control dependencies to forward functions only.
+        with tf.control_dependencies([] if last is None else [last]):
+            outputs = _native.ops.sok_collective(
+                order=self._order.handle,
+                inputs=inputs,
+                output_types=output_types,
+                body=self._body(name, method, inputs, options),
+                collective=name,
+                stage=stage,
+                rank=self.rank,
+                split_input=split_input,
+                timeout=self._timeout,
+            )
+        if graph is not None:
+            setattr(graph, _IN_GRAPH, (position + 1, outputs[0].op))
+        return outputs
 
     def _body(self, name, method, inputs, options):
         """The transport's collective as a function, traced once for each name and kind of tensors."""
         specs = [
             tf.TensorSpec([None, *x.shape[1:]] if x.shape.rank else x.shape, x.dtype) for x in inputs
         ]
-        key = (name, method, tuple(specs), options)
+        key = (name, method, tuple(specs), tuple(options.items()))
         with self._lock:
             if key not in self._bodies:
                 collective = getattr(self.transport, method)
 
                 def body(*tensors):
-                    return collective(*tensors, *options[:1], name=name)
+                    return collective(*tensors, name=name, **options)
 
                 with tf.init_scope():
                     self._bodies[key] = tf.function(body, autograph=False).get_concrete_function(*specs)
@@ -136,6 +135,4 @@ class OrderedCommunicator:
 
 def running_collective() -> dict[str, Any]:
     """The collective that this process waits in: name, call, seconds; {} if there is none."""
-    now = _native.library.sok_collective_now
-    now.restype = ctypes.c_char_p
-    return json.loads(now())
+    return _native.call_json("sok_collective_now")

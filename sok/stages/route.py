@@ -1,0 +1,77 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 3, route: ids grouped by the rank that owns their rows."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from sok import _native
+
+
+@dataclasses.dataclass(frozen=True)
+class Routed:
+    """ids: int64 [n], as their owners know them, ordered by (rank, table).
+    counts: int64 [ranks, tables]: how many ids go where.
+    slots: those that were given, as positions in the table's ids in this order.
+    """
+
+    ids: tf.Tensor
+    counts: tf.Tensor
+    slots: list[tf.Tensor]
+
+
+def route(
+    variables: list, keys: list[tf.Tensor], slots: list[tf.Tensor], table_of: list[int]
+) -> Routed:
+    """Groups the keys of tables by owner.
+
+    Args:
+        variables: the tables.
+        keys: of each table, int64 [n].
+        slots: positions in them, one tensor a feature.
+        table_of: for each feature the position of its table.
+    """
+    return Routed(
+        *_native.ops.sok_route(
+            keys=keys,
+            slots=slots,
+            table_of=table_of,
+            ranks=variables[0].placement.ranks,
+            owners=[variable.placement.owner for variable in variables],
+            rows=[variable.total_rows for variable in variables],
+        )
+    )
+
+
+def check_refused(refused: tf.Tensor, variables: list) -> tf.Operation:
+    """Raises on all ranks if one of them met an id out of range: refused is [ranks, 4]."""
+    return _native.ops.sok_check_refused(
+        refused=refused,
+        tables=[variable.table.name for variable in variables],
+        rows=[variable.total_rows for variable in variables],
+    )
+
+
+def kept_here(variable, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which of some keys this rank keeps: their positions, and the ids under which it knows them.
+
+    Raises:
+        tf.errors.InvalidArgumentError: a key is out of range of a static table.
+    """
+    placement = variable.placement
+    positions = tf.range(tf.size(keys, out_type=tf.int64))
+    if placement.is_replicated:
+        return positions, keys
+    checks = []
+    if variable.is_static:
+        inside = tf.reduce_all((keys >= 0) & (keys < variable.total_rows))
+        message = f"table {variable.name!r} has {variable.total_rows} rows; ids are"
+        checks = [tf.debugging.Assert(inside, [message, keys])]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        routed = route([variable], [keys], [positions], [0])
+    counts = routed.counts[:, 0]
+    first = tf.reduce_sum(counts[: placement.here])
+    here = slice(first, first + counts[placement.here])
+    order = tf.math.invert_permutation(routed.slots[0])
+    return order[here], routed.ids[here]
