@@ -110,7 +110,7 @@ def test_unknown_names(table):
         sok.DynamicVariable(2, var_type="ssd")
     with pytest.raises(ValueError, match="int32, int64, uint32, uint64, got 'float32'"):
         sok.DynamicVariable(2, key_type="float32")
-    with pytest.raises(ValueError, match='"distributed" or "localized:" and a rank.*got'):
+    with pytest.raises(ValueError, match='"distributed", "localized".*"data_parallel", got'):
         sok.DynamicVariable(2, mode="replicated")
     with pytest.raises(ValueError, match="names rank 3, but there are 1 ranks"):
         sok.Variable(shape=(2, 2), mode="localized:3")
