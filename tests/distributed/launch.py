@@ -6,6 +6,7 @@
 Starting TensorFlow takes seconds, so tests share the processes of one job; see `conftest.py`.
 """
 
+import contextlib
 import importlib
 import multiprocessing.connection
 import os
@@ -106,10 +107,8 @@ class Ranks:
                 )
             for pipe in ready:
                 rank = waiting.pop(pipe)
-                try:
+                with contextlib.suppress(EOFError, ConnectionError):
                     results[rank] = pipe.recv()
-                except (EOFError, ConnectionError):
-                    pass
         return results
 
     def run(self, function, *args, timeout: float = 180, **kwargs) -> list:
