@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formulas: each rule against its oracle, local and global, and against Keras on dense data."""
 
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
 import keras
 import kinds
 import numpy as np
@@ -227,3 +233,15 @@ def test_more_rows_than_a_thread_and_a_slab(rng):
         _apply(optimizer, table, np.concatenate([part, part]), np.ones((2 * len(part), 4), np.float32))
     assert table.size == [30_000, 4]
     np.testing.assert_array_equal(np.stack(list(_exported(table).values())), -1.0)
+
+
+def test_training_allocates_nothing_of_the_tables_size_but_states():
+    """10 M rows of width 64, batches of 100 ids, every rule; clipping by the norm on top."""
+    script = pathlib.Path(__file__).parent / "sparse_memory.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    measured = json.loads(done.stdout.splitlines()[-1])
+    assert {name.split()[1] for name in measured} == set(OPTIMIZERS)
+    for name, bytes_of in measured.items():
+        assert bytes_of["rise"] <= bytes_of["allowed"], (name, bytes_of)

@@ -110,9 +110,9 @@ class OptimizerWrapper:
         if loss_scale not in (None, "dynamic"):
             if isinstance(loss_scale, (str, bool)) or not loss_scale > 0:
                 raise ValueError(f'loss_scale must be None, "dynamic" or a positive number, got {loss_scale!r}')
-            if getattr(optimizer, "loss_scale_factor", None):
-                raise ValueError("loss_scale is given twice: construct the optimizer without loss_scale_factor")
             loss_scale = float(loss_scale)
+        if loss_scale is not None and getattr(optimizer, "loss_scale_factor", None):
+            raise ValueError("loss_scale is given twice: construct the optimizer without loss_scale_factor")
         source = source_type(optimizer)(optimizer)
         per_table = self._resolve_per_table(optimizer, per_table or {})
         name = name or f"sok_{optimizer.get_config()['name']}"
@@ -242,6 +242,7 @@ class OptimizerWrapper:
             raise ValueError(f"per_table names {', '.join(unknown)}, but the tables are {', '.join(known)}")
         self._settings.names_checked = True
 
+    @tf.autograph.experimental.do_not_convert
     def _step(self, pairs: list[tuple[Any, Any]], apply_dense, *, loss_scale=None, check_finite=False):
         """One step for dense variables and tables.
 
@@ -336,7 +337,9 @@ def _as_slices(gradient: Any, variable: TableVariable) -> tf.IndexedSlices:
             f"the gradient of the table {variable.name!r} must be the tf.IndexedSlices that the tape "
             f"gave, got {type(gradient).__name__}"
         )
-    return gradient
+    if tf.is_tensor(gradient.values) and tf.is_tensor(gradient.indices):
+        return gradient
+    return tf.IndexedSlices(tf.convert_to_tensor(gradient.values), tf.convert_to_tensor(gradient.indices))
 
 
 def SGD(lr=0.01):  # noqa: N802  the name that SOK 2 has
