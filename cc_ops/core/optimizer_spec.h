@@ -26,6 +26,7 @@ struct OptimizerSpec {
   std::string name;
   std::vector<std::string> hyper;  // the common ones first
   std::vector<StateSpec> states;
+  CatchUp catch_up = CatchUp::kNone;
 
   // The planes it keeps in a table of this dimension. Names carry the optimizer's, so that two
   // optimizers on one table do not share a state by accident. `hyper` gives the initial values.
@@ -46,14 +47,15 @@ inline const std::vector<OptimizerSpec>& optimizer_specs() {
   static const std::vector<OptimizerSpec>* specs = [] {
     auto* all = new std::vector<OptimizerSpec>;
     auto add = [all](OptimizerId id, const char* name, const char* const* hyper, int hyper_count,
-                     const StateSpec* states, int state_count) {
-      OptimizerSpec spec{id, name, {}, {states, states + state_count}};
+                     const StateSpec* states, int state_count, CatchUp catch_up) {
+      OptimizerSpec spec{id, name, {}, {states, states + state_count}, catch_up};
       spec.hyper.assign(Common::kHyper, Common::kHyper + Common::kCount);
       spec.hyper.insert(spec.hyper.end(), hyper, hyper + hyper_count);
       all->push_back(std::move(spec));
     };
-#define SOK_ADD_OPTIMIZER(O) \
-  add(OptimizerId::k##O, O::kName, O::kHyper, O::kHyperCount, O::kStates, O::kStateCount);
+#define SOK_ADD_OPTIMIZER(O)                                                                    \
+  add(OptimizerId::k##O, O::kName, O::kHyper, O::kHyperCount, O::kStates, O::kStateCount, \
+      O::kCatchUp);
     SOK_FOR_EACH_OPTIMIZER(SOK_ADD_OPTIMIZER)
 #undef SOK_ADD_OPTIMIZER
     return all;

@@ -10,6 +10,10 @@
 //   kStates    its states: name, one value a row or one a column, initial value
 //   X(hyper, step)                  what is computed once a table and step; step counts from 1
 //   operator()(weight, g, s)        one column: the new weight; s holds the states, updated in place
+//   kCatchUp                        what it does in steps with a zero gradient (see CatchUp); if that
+//                                   has a closed form:
+//   missed(steps)                   what is computed once a row that missed so many steps
+//   catch_up(missed, weight, s)     one column after these steps, weight decay aside
 // and, if kRowWise, prepare_row(mean_square, s): called once a row before its columns, with the
 // row's states, whose result operator() gets as s[0].
 #ifndef SOK_CORE_UPDATE_H_
@@ -45,6 +49,28 @@ struct StateSpec {
   const char* initial;
 };
 
+// What a rule does to a row in a step whose gradient is zero, which a row outside of the batch has under
+// update="lazy_global".
+enum class CatchUp : int {
+  kNone = 0,   // no closed form for several such steps
+  kStays = 1,  // the weight stays, but for weight decay
+  kMoves = 2,  // the weight moves by its momentum; with weight decay there is no closed form
+};
+
+constexpr const char* kCatchUpNames[] = {"none", "stays", "moves"};
+
+// ratio^steps, and ratio + ratio^2 + ... + ratio^steps, for 0 <= ratio <= 1 and steps >= 1.
+struct Geometric {
+  float power, sum;
+
+  SOK_HD Geometric(float ratio, float steps) : power(powf(ratio, steps)) {
+    // Not 1 - power, which has few digits where the ratio is near 1.
+    const float rest = -expm1f(steps * logf(ratio));
+    sum = ratio == 1.0f ? steps : ratio * rest / (1.0f - ratio);
+  }
+};
+
+#define SOK_NO_CATCH_UP static constexpr CatchUp kCatchUp = CatchUp::kNone
 #define SOK_NO_HYPER                                     \
   static constexpr int kHyperCount = 0;                  \
   static constexpr const char* kHyper[1] = {""}
@@ -77,6 +103,11 @@ struct Sgd {
 
   SOK_HD Sgd(const float* hyper, std::int64_t) : rate(hyper[0]) {}
   SOK_HD float operator()(float w, float g, float*) const { return w - rate * g; }
+
+  static constexpr CatchUp kCatchUp = CatchUp::kStays;
+  struct Missed {};
+  SOK_HD Missed missed(float) const { return {}; }
+  SOK_HD float catch_up(const Missed&, float w, float*) const { return w; }
 };
 
 struct Momentum {
@@ -93,11 +124,20 @@ struct Momentum {
     s[0] = s[0] * momentum - g * rate;
     return nesterov ? w + (s[0] * momentum - g * rate) : w + s[0];
   }
+
+  static constexpr CatchUp kCatchUp = CatchUp::kMoves;
+  SOK_HD Geometric missed(float steps) const { return {momentum, steps}; }
+  SOK_HD float catch_up(const Geometric& missed, float w, float* s) const {
+    const float moved = missed.sum * s[0];
+    s[0] *= missed.power;
+    return w + (nesterov ? momentum * moved : moved);
+  }
 };
 
 struct Adagrad {
   static constexpr const char* kName = "adagrad";
   static constexpr bool kRowWise = false;
+  SOK_NO_CATCH_UP;
   SOK_HYPER(3, "epsilon", "initial_accumulator_value", "epsilon_outside");
   SOK_STATES(1, {"accumulator", false, "initial_accumulator_value"});
   float rate;
@@ -114,6 +154,7 @@ struct Adagrad {
 struct RowWiseAdagrad {
   static constexpr const char* kName = "rowwise_adagrad";
   static constexpr bool kRowWise = true;
+  SOK_NO_CATCH_UP;
   SOK_HYPER(2, "epsilon", "initial_accumulator_value");
   SOK_STATES(1, {"accumulator", true, "initial_accumulator_value"});
   float rate, epsilon;
@@ -150,6 +191,21 @@ struct RmsPropBase {
     velocity = momentum * velocity + increment;
     return w - velocity;
   }
+
+  static constexpr CatchUp kCatchUp = WithMomentum ? CatchUp::kMoves : CatchUp::kStays;
+  struct Missed {
+    Geometric mean, velocity;
+  };
+  SOK_HD Missed missed(float steps) const { return {{rho, steps}, {momentum, steps}}; }
+  SOK_HD float catch_up(const Missed& missed, float w, float* s) const {
+    s[0] *= missed.mean.power;
+    if (Centered) s[1] *= missed.mean.power;
+    if (!WithMomentum) return w;
+    float& velocity = s[Centered ? 2 : 1];
+    const float moved = missed.velocity.sum * velocity;
+    velocity *= missed.velocity.power;
+    return w - moved;
+  }
 };
 struct RmsProp : RmsPropBase<false, false> {
   static constexpr const char* kName = "rmsprop";
@@ -176,6 +232,7 @@ struct RmsPropCenteredMomentum : RmsPropBase<true, true> {
 template <bool Amsgrad>
 struct AdamBase {
   static constexpr bool kRowWise = false;
+  SOK_NO_CATCH_UP;
   SOK_HYPER(3, "beta_1", "beta_2", "epsilon");
   float alpha, beta_1, beta_2, epsilon;
 
@@ -209,6 +266,7 @@ struct AdamAmsgrad : AdamBase<true> {
 struct Adamax {
   static constexpr const char* kName = "adamax";
   static constexpr bool kRowWise = false;
+  SOK_NO_CATCH_UP;
   SOK_HYPER(3, "beta_1", "beta_2", "epsilon");
   SOK_STATES(2, {"m", false, ""}, {"u", false, ""});
   float rate, beta_1, beta_2, epsilon;
@@ -230,6 +288,7 @@ struct Adamax {
 struct Adadelta {
   static constexpr const char* kName = "adadelta";
   static constexpr bool kRowWise = false;
+  SOK_NO_CATCH_UP;
   SOK_HYPER(2, "rho", "epsilon");
   SOK_STATES(2, {"accumulated_grad", false, ""}, {"accumulated_delta", false, ""});
   float rate, rho, epsilon;
@@ -247,6 +306,7 @@ struct Adadelta {
 struct Ftrl {
   static constexpr const char* kName = "ftrl";
   static constexpr bool kRowWise = false;
+  SOK_NO_CATCH_UP;
   SOK_HYPER(6, "learning_rate_power", "initial_accumulator_value", "l1_regularization_strength",
             "l2_regularization_strength", "l2_shrinkage_regularization_strength", "beta");
   SOK_STATES(2, {"accumulator", false, "initial_accumulator_value"}, {"linear", false, ""});
@@ -286,10 +346,10 @@ struct Ftrl {
   X(Adadelta)                     \
   X(Ftrl)
 
-// How far an update reaches: the rows of the batch, or every row (absent ones get a zero gradient, as
-// in a dense optimizer).
-enum class Reach : int { kLocal = 0, kGlobal = 1 };
-constexpr const char* kReachNames[] = {"local", "global"};
+// How far an update reaches: the rows of the batch; or every row (absent ones get a zero gradient, as in
+// a dense optimizer), at once or when it is next read.
+enum class Reach : int { kLocal = 0, kGlobal = 1, kLazyGlobal = 2 };
+constexpr const char* kReachNames[] = {"local", "global", "lazy_global"};
 
 // Applies one column: weight decay, then the optimizer. The order is Keras's.
 template <typename Optimizer>

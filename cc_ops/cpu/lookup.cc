@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cc_ops/cpu/bag_reader.h"
+#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/bag_task.h"
 #include "cc_ops/cpu/stages.h"
 
@@ -46,6 +47,7 @@ Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bo
     ids += count;
     width = std::max(width, feature.table->config().dimension);
   }
+  for (auto& [table, table_spans] : spans) catch_up(executor, *table, table_spans);
   const std::vector<BagTask> tasks = split(features);
   const auto task_count = static_cast<std::int64_t>(tasks.size());
   const std::int64_t find_cost = ids / std::max<std::int64_t>(1, task_count) * 30;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc_ops/core/optimizer_spec.h"
 #include "cc_ops/core/status.h"
 #include "cc_ops/core/table_config.h"
 #include "cc_ops/core/table_ref.h"
@@ -22,6 +23,14 @@ namespace sok::cpu {
 struct IdSpan {
   const Key* ids = nullptr;
   std::int64_t count = 0;
+};
+
+// How far updates that reach every row lazily ("lazy_global") have gone; see catch_up.h.
+struct Lag {
+  const OptimizerSpec* optimizer = nullptr;  // null: no row lags behind
+  std::vector<float> hyper;                  // of the last update
+  float steps = 0;                           // updates since all rows were up to date
+  double decay = 0;  // what weight decay has left since then, as a logarithm
 };
 
 // A table in host memory: an index (none in a static table) and planes of rows behind it. Row numbers
@@ -81,6 +90,13 @@ class Table {
             reinterpret_cast<T* const*>(p.pointers.data()), shape_, p.spec.width};
   }
 
+  // What a row starts with in a plane, from now on.
+  void set_initial(int plane, float initial) { planes_[plane].spec.initial = initial; }
+
+  // See catch_up.h.
+  Lag& lag() { return lag_; }
+  const Lag& lag() const { return lag_; }
+
   // Every key with its row number, in the order of the index (static: 0 .. rows - 1).
   void entries(std::vector<Key>* keys, std::vector<Row>* rows) const;
 
@@ -122,6 +138,7 @@ class Table {
   std::vector<Row> free_rows_;  // rows of erased keys
   std::atomic<std::int64_t> inserted_{0};  // since the last settle
   std::int64_t total_inserted_ = 0, total_erased_ = 0, growths_ = 0;
+  Lag lag_;
 };
 
 }  // namespace sok::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/stages.h"
 #include "cc_ops/cpu/update_rows.h"
 #include "cc_ops/cpu/vector_ops.h"
@@ -113,19 +114,30 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
                               u.hyper.size());
     }
     SOK_RETURN_IF_ERROR(u.table->check_range(u.keys, u.count));
-    SOK_RETURN_IF_ERROR(
-        u.table->attach_planes(u.optimizer->planes(u.table->config().dimension, u.hyper)));
+    std::vector<PlaneSpec> planes = u.optimizer->planes(u.table->config().dimension, u.hyper);
+    if (u.reach == Reach::kLazyGlobal) {
+      SOK_RETURN_IF_ERROR(check_catch_up(*u.optimizer, u.hyper.data()));
+      for (PlaneSpec& plane : lag_planes()) planes.push_back(std::move(plane));
+    }
+    SOK_RETURN_IF_ERROR(u.table->attach_planes(planes));
     merge_keys(executor, u, &prepared[i]);
     SOK_RETURN_IF_ERROR(
         u.table->reserve(executor, {{prepared[i].keys, prepared[i].count}}));
   }
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    find_rows(executor, updates[i].table, &prepared[i]);
-    const RowUpdate rows = describe(updates[i], step, scale);
-    if (updates[i].reach == Reach::kGlobal) {
+    const TableUpdate& u = updates[i];
+    const bool lazy = u.reach == Reach::kLazyGlobal;
+    change_rule(executor, *u.table, lazy ? u.optimizer : nullptr, u.hyper.data());
+    find_rows(executor, u.table, &prepared[i]);
+    const RowUpdate rows = describe(u, step, scale);
+    if (u.reach == Reach::kGlobal) {
       update_globally(executor, rows, prepared[i]);
-    } else {
-      update_locally(executor, rows, prepared[i]);
+      continue;
+    }
+    if (lazy) catch_up(executor, *u.table, prepared[i].rows.data(), prepared[i].count);
+    update_locally(executor, rows, prepared[i]);
+    if (lazy) {
+      count_step(executor, *u.table, u.hyper.data(), prepared[i].rows.data(), prepared[i].count);
     }
   }
   return {};

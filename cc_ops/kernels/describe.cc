@@ -35,7 +35,7 @@ std::string describe() {
                                   (state.per_row ? "true" : "false") +
                                   ", \"initial\": " + quoted(state.initial) + "}";
                          }) +
-               "}";
+               ", \"catch_up\": " + quoted(sok::kCatchUpNames[static_cast<int>(spec.catch_up)]) + "}";
       });
   std::string row_types;
 #define SOK_ROW_TYPE_NAME(T, value, name) \

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/stages.h"
 #include "cc_ops/kernels/op_boundary.h"
 #include "cc_ops/kernels/table_resource.h"
@@ -85,6 +86,13 @@ class CpuDevice {
     merge.write(keys, gradients);
     if (max_norm <= 0) return {};
     return cpu::max_norm_gradients(executor_, table, keys, merge.count(), max_norm, gradients);
+  }
+
+  // See cpu/catch_up.h.
+  static bool lags(const Table& table) { return cpu::lags(table); }
+  Status catch_up(Table& table) {
+    cpu::catch_up(executor_, table);
+    return {};
   }
 
   Status update(const LockedTables<Table>& tables, const std::vector<UpdateRequest>& requests,
@@ -213,12 +221,20 @@ class GpuDevice {
     if (max_norm <= 0) return finish({&table});
     return cuda::max_norm_gradients(context_, &table, keys, keys_count, max_norm, gradients);
   }
+  // Rows of a GPU never lag behind: update refuses what would make them.
+  static bool lags(const Table&) { return false; }
+  Status catch_up(Table&) { return {}; }
   Status update(const LockedTables<Table>& tables, const std::vector<UpdateRequest>& requests,
                 const StepTensors& scalars) {
     std::vector<cuda::TableUpdate> updates;
     std::vector<Table*> touched;
     for (std::size_t t = 0; t < requests.size(); ++t) {
       const UpdateRequest& request = requests[t];
+      if (request.reach == Reach::kLazyGlobal) {
+        return invalid_argument("table '", tables[t].config().name,
+                                "': update=\"lazy_global\" is for tables on a CPU; on a GPU use "
+                                "\"global\" or \"local\"");
+      }
       cuda::TableUpdate update;
       update.table = &tables[t];
       update.optimizer = request.optimizer;

@@ -32,6 +32,10 @@ class LookupOp final : public OpKernel {
   void Compute(OpKernelContext* context) override {
     LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "tables", training_ || !Device::kOnHost));
+    // Reading rows that lag behind changes them.
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      if (Device::lags(tables[t])) tables.lock_alone();
+    }
     run_op(context, [&] { return run(context, tables); });
   }
 

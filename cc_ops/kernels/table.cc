@@ -95,8 +95,9 @@ class TableOp final : public OpKernel {
   TableConfig config_;
 };
 
-// What the ops on one table share: its lock, and errors.
-template <typename Device, bool Exclusive>
+// What the ops on one table share: its lock, and errors. With `ReadsRows` the rows are up to date before
+// the op runs.
+template <typename Device, bool Exclusive, bool ReadsRows = false>
 class OneTableOp : public OpKernel {
  public:
   using Table = typename Device::Table;
@@ -105,7 +106,13 @@ class OneTableOp : public OpKernel {
   void Compute(OpKernelContext* context) final {
     LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "table", Exclusive || !Device::kOnHost));
-    run_op(context, [&] { return run(context, tables[0]); });
+    run_op(context, [&] {
+      if (ReadsRows && Device::lags(tables[0])) {
+        tables.lock_alone();
+        SOK_RETURN_IF_ERROR(Device(context).catch_up(tables[0]));
+      }
+      return run(context, tables[0]);
+    });
   }
 
  protected:
@@ -179,9 +186,9 @@ class TablePlanesOp final : public OneTableOp<Device, false> {
 };
 
 template <typename Device>
-class TableExportOp final : public OneTableOp<Device, false> {
+class TableExportOp final : public OneTableOp<Device, false, true> {
  public:
-  using Base = OneTableOp<Device, false>;
+  using Base = OneTableOp<Device, false, true>;
 
   explicit TableExportOp(OpKernelConstruction* context) : Base(context) {
     OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));
@@ -227,9 +234,9 @@ class TableExportOp final : public OneTableOp<Device, false> {
 };
 
 template <typename Device>
-class TableImportOp final : public OneTableOp<Device, true> {
+class TableImportOp final : public OneTableOp<Device, true, true> {
  public:
-  using Base = OneTableOp<Device, true>;
+  using Base = OneTableOp<Device, true, true>;
 
   explicit TableImportOp(OpKernelConstruction* context) : Base(context) {
     OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));

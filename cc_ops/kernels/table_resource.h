@@ -66,6 +66,14 @@ class LockedTables {
     return absl::OkStatus();
   }
 
+  // Goes from a shared lock to one alone; others may come in between.
+  void lock_alone() {
+    if (exclusive_) return;
+    for (Resource* resource : locked_) resource->mutex().unlock_shared();
+    exclusive_ = true;
+    for (Resource* resource : locked_) resource->mutex().lock();
+  }
+
   std::size_t size() const { return resources_.size(); }
   Table& operator[](std::size_t i) const { return *resources_[i]->table(); }
 

@@ -13,7 +13,7 @@ REGISTER_OP("Sok>Update")
     .Input("apply: bool")
     .Attr("num_tables: int >= 1")
     .Attr("optimizers: list(string)")
-    .Attr("reaches: list({'local', 'global'})")
+    .Attr("reaches: list({'local', 'global', 'lazy_global'})")
     .Attr("unique: list(bool)")
     .Attr("initials: list(float)")
     .SetIsStateful()
@@ -29,8 +29,8 @@ step: the number of this step, from 1.
 scale: multiplied with every gradient.
 apply: false leaves every table as it is.
 optimizers: for each table the name of its optimizer.
-reaches: for each table, whether rows outside the batch get a zero gradient ('global')
-  or are left alone ('local').
+reaches: for each table, whether rows outside the batch get a zero gradient, at once
+  ('global') or when they are next read ('lazy_global'), or are left alone ('local').
 unique: for each table, whether its keys are known to be different.
 initials: for each table, what the states start with that start at a hyper-parameter
   (an accumulator); others start at 0.

@@ -79,6 +79,25 @@ class Source:
         self.rule = _RULES[name](self)
         self.initial = initial_of(self.rule, self.value)
 
+    def check_catch_up(self) -> None:
+        """Refuses what has no closed form for several steps with a zero gradient.
+
+        Raises:
+            ValueError: such an optimizer, or weight decay beside momentum.
+        """
+        name = type(self.optimizer).__name__
+        catch_up = OPTIMIZERS[self.rule]["catch_up"]
+        if catch_up == "none":
+            raise ValueError(
+                f'update="lazy_global" has no closed form for the steps of {name} that a row missed; it works with '
+                'SGD and RMSprop. Use update="global" for the same result, or "local"'
+            )
+        if catch_up == "moves" and self.value("weight_decay"):
+            raise ValueError(
+                f'update="lazy_global" has no closed form for momentum with weight decay ({name}). Use update="global" '
+                'for the same result, or "local"'
+            )
+
     def _known_type(self, name: str) -> Any:
         return RowWiseAdagrad if name == "RowWiseAdagrad" else getattr(keras.optimizers, name, None)
 

@@ -50,7 +50,9 @@ class OptimizerWrapper:
     Args:
         optimizer: an optimizer of one of the types in `sok.optimizers.supported()`, its name or config.
         update: "local" (default): only rows of the batch change. "global": every row is treated as a
-            dense optimizer would, with a zero gradient if it is not in the batch.
+            dense optimizer would, with a zero gradient if it is not in the batch. "lazy_global": the
+            same result, but a row that is not in the batch catches up when it is next read; for rules
+            that have a closed form for it, on tables in host memory.
         sparse_reduction: over several ranks, "mean" (default) or "sum" of their gradients for a row.
         dense_reduction: over several ranks, "mean" (default) of their gradients of dense variables, or
             None to leave these as they are, for instance under `hvd.DistributedGradientTape`.
@@ -116,6 +118,10 @@ class OptimizerWrapper:
         source = source_type(optimizer)(optimizer)
         per_table = self._resolve_per_table(optimizer, per_table or {})
         name = name or f"sok_{optimizer.get_config()['name']}"
+        table_sources = {table: type(source)(other) for table, other in per_table.items()}
+        if update == "lazy_global":
+            for each in (source, *table_sources.values()):
+                each.check_catch_up()
         settings = _Settings(
             name,
             update,
@@ -123,7 +129,7 @@ class OptimizerWrapper:
             dense_reduction,
             loss_scale,
             source,
-            {table: type(source)(other) for table, other in per_table.items()},
+            table_sources,
         )
         self._initialize_base(optimizer, loss_scale, name)
         self._settings = settings
