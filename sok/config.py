@@ -12,6 +12,12 @@ from sok import checks, initializers
 from sok.variables import DynamicVariable, TableVariable, Variable
 
 
+def _check_name(what: str, name: Any) -> None:
+    # Keras joins names with slashes to paths of weights and of files.
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ValueError(f"a {what}'s name must be a text, not empty and without '/', got {name!r}")
+
+
 @keras.saving.register_keras_serializable("sok")
 @dataclasses.dataclass(frozen=True)
 class TableConfig:
@@ -57,8 +63,7 @@ class TableConfig:
         def settle(field, value):
             object.__setattr__(self, field, value)
 
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"a table's name must be a text that is not empty, got {self.name!r}")
+        _check_name("table", self.name)
         settle("dimension", checks.whole("dimension", self.dimension, 1))
         settle("key_type", checks.key_dtype(self.key_type))
         settle("dtype", None if self.dtype is None else checks.row_dtype(self.dtype))
@@ -142,8 +147,7 @@ class FeatureConfig:
     mask_value: int | None = None
 
     def __post_init__(self):
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"a feature's name must be a text that is not empty, got {self.name!r}")
+        _check_name("feature", self.name)
         if not isinstance(self.table, TableConfig):
             raise TypeError(
                 f"feature {self.name!r}: table must be a sok.TableConfig, got {self.table!r}"

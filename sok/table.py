@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import os
 import random
+import sys
 import threading
 from typing import Any
 
@@ -75,6 +76,11 @@ def _unique_name(name: str) -> str:
         return f"sok/{name}/{os.getpid()}/{next(_counter)}"
 
 
+def _any_length(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor, with nothing known about its sizes: a graph restores what another graph saved."""
+    return tf.compat.v1.placeholder_with_default(tensor, [None] * tensor.shape.rank)
+
+
 class TableValue(tf.saved_model.experimental.TrackableResource):
     """A native table.
 
@@ -130,13 +136,18 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
             return int(_native.ops.sok_table_size(self.resource_handle))
 
     def planes(self) -> dict[str, tuple[int, float]]:
-        """Width and initial value of each plane, by name."""
-        with tf.init_scope():
-            names, widths, initials = _native.ops.sok_table_planes(self.resource_handle)
-            return {
-                name.decode(): (int(width), float(initial))
-                for name, width, initial in zip(names.numpy(), widths.numpy(), initials.numpy())
-            }
+        """Width and initial value of each plane, by name.
+
+        In a graph, which is how a SavedModel is made: of the values only. It serves, and has no use
+        for optimizer states.
+        """
+        if not tf.executing_eagerly():
+            return {"values": (self.attributes.dimension, 0.0)}
+        names, widths, initials = _native.ops.sok_table_planes(self.resource_handle)
+        return {
+            name.decode(): (int(width), float(initial))
+            for name, width, initial in zip(names.numpy(), widths.numpy(), initials.numpy())
+        }
 
     def export(self, planes: tuple[str, ...]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Keys [n] and, for each plane, [n, width] float32, all of one moment."""
@@ -176,37 +187,31 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         planes = self.planes()
         states = [plane for plane in planes if plane != "values"]
         keys, (values, *state_values) = self.export(("values", *states))
-        count = tf.shape(keys)[:1]
-        return {
+        empty = tf.zeros(tf.concat([tf.shape(keys)[:1], [0]], 0))
+        state = {
             "keys": keys,
             "values": values,
-            "states": tf.concat([tf.zeros(tf.concat([count, [0]], 0)), *state_values], axis=1),
+            "states": tf.concat([empty, *state_values], axis=1),
             "state_names": tf.constant(states, tf.string, shape=[len(states)]),
             "state_widths": tf.constant([planes[s][0] for s in states], tf.int64, [len(states)]),
             "state_initials": tf.constant([planes[s][1] for s in states], tf.float32, [len(states)]),
         }
+        return state if tf.executing_eagerly() else {k: _any_length(v) for k, v in state.items()}
 
     def set_state(self, state: dict[str, Any]):
         """Replaces the whole table by what `state()` gave, perhaps in another process."""
-        names = tf.get_static_value(tf.convert_to_tensor(state["state_names"], tf.string))
-        if names is None:
-            # In a graph (the restore function of a SavedModel) the planes are those that the table
-            # had when the function was traced.
-            planes = {name: plane for name, plane in self.planes().items() if name != "values"}
-            widths = [width for width, _ in planes.values()]
-            initials = {name: initial for name, (_, initial) in planes.items()}
-        else:
-            decoded = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+        names, widths, initials = [], [], {}
+        if tf.executing_eagerly():
+            names = [
+                name.decode() if isinstance(name, bytes) else str(name)
+                for name in np.asarray(state["state_names"])
+            ]
             widths = [int(width) for width in np.asarray(state["state_widths"])]
-            initials = dict(zip(decoded, (float(x) for x in np.asarray(state["state_initials"]))))
+            initials = dict(zip(names, (float(x) for x in np.asarray(state["state_initials"]))))
         states = tf.convert_to_tensor(state["states"], tf.float32)
         parts = tf.split(states, widths, axis=1) if widths else []
-        return self.write(
-            state["keys"],
-            {"values": state["values"], **dict(zip(initials, parts))},
-            initials,
-            replace=True,
-        )
+        planes = {"values": state["values"], **dict(zip(names, parts))}
+        return self.write(state["keys"], planes, initials, replace=True)
 
     # TrackableResource
 
@@ -217,6 +222,8 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         return _native.ops.sok_table(shared_name=self._shared_name, **attributes)
 
     def _destroy_resource(self):
+        if sys.is_finalizing():
+            return  # TensorFlow is going too, and would print that it cannot run the op
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
 
     def _serialize_to_tensors(self):
@@ -226,5 +233,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         return self.set_state({name[1:]: value for name, value in restored_tensors.items()})
 
     def _export_to_saved_model_graph(self, object_map, tensor_map, options=None, **kwargs):
-        del kwargs  # Keras passes options by position and may add more
-        return super()._export_to_saved_model_graph(object_map, tensor_map, options)
+        # Keras passes options by position, which the base class does not take.
+        return super()._export_to_saved_model_graph(
+            object_map, tensor_map, options=options, **kwargs
+        )

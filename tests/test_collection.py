@@ -225,6 +225,7 @@ def test_configs_are_frozen():
     ("arguments", "words"),
     [
         ({"name": ""}, "a table's name must be a text"),
+        ({"name": "a/b"}, "without '/', got 'a/b'"),
         ({"dimension": 0}, "dimension must be a whole number of at least 1, got 0"),
         ({"vocabulary_size": -1}, "vocabulary_size must be a whole number of at least 0"),
         ({"initializer": "gauss"}, "unknown initializer 'gauss'"),

@@ -97,7 +97,7 @@ REGISTER_OP("Sok>TableExport")
 All keys of a table with their rows in some of its planes, all of one moment.
 
 values: for each plane, [keys, width], as float32 (which holds 16-bit rows exactly).
-planes: names of planes; one that the table does not have yet reads as its initial value.
+planes: names of planes that the table has.
 )doc");
 
 REGISTER_OP("Sok>TableImport")

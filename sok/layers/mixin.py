@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saving of layers that hold tables."""
 
-import urllib.parse
 from typing import Any
 
 import numpy as np
@@ -62,8 +61,7 @@ _PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_init
 
 
 def _entry(label: str, part: str) -> str:
-    # A store's names are paths of a file.
-    return f"table.{urllib.parse.quote(label, safe='')}.{part}"
+    return f"table.{label}.{part}"
 
 
 def _to_bytes(names: np.ndarray) -> np.ndarray:
