@@ -398,7 +398,15 @@ Status Table::erase(Context& context, const Key* keys, std::int64_t count, std::
 }
 
 Status Table::clear(Context& context) {
-  if (config_.is_static()) return {};
+  if (config_.is_static()) {
+    // The values stay; states start anew.
+    for (std::size_t i = 1; i < planes_.size(); ++i) {
+      for (std::size_t s = 0; s < slabs_; ++s) {
+        SOK_RETURN_IF_ERROR(fill_initial(context, planes_[i], s));
+      }
+    }
+    return {};
+  }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(control_.data, static_cast<int>(kEmptyByte),
                                            control_.bytes, stream_of(context)));
   SOK_CUDA_RETURN_IF_ERROR(

@@ -43,6 +43,11 @@ class Table {
   Status entries(Context& context, std::int64_t* count, Buffer* keys, Buffer* rows);
   Status erase(Context& context, const Key* keys, std::int64_t count, std::int64_t* erased);
   Status clear(Context& context);
+  // Of the initial values of later insertions.
+  void set_seed(std::uint64_t seed) {
+    config_.initializer.seed = seed;
+    view_is_current_ = false;
+  }
   Status stats(Context& context, std::vector<std::pair<std::string, std::int64_t>>* stats);
 
   Status attach_planes(Context& context, const std::vector<PlaneSpec>& specs);

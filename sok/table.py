@@ -129,6 +129,12 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         resource_variable_ops.variable_accessed(self)
         return self.resource_handle
 
+    @property
+    def seed(self) -> int:
+        """Of the initial values: the one given at first, or that of the state loaded last."""
+        with tf.init_scope():
+            return int(_native.ops.sok_table_seed(self.resource_handle))
+
     # Reading and writing, outside of the training step.
 
     def row_count(self) -> int:
@@ -189,6 +195,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         keys, (values, *state_values) = self.export(("values", *states))
         empty = tf.zeros(tf.concat([tf.shape(keys)[:1], [0]], 0))
         state = {
+            "seed": _native.ops.sok_table_seed(self.resource_handle),
             "keys": keys,
             "values": values,
             "states": tf.concat([empty, *state_values], axis=1),
@@ -211,7 +218,11 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         states = tf.convert_to_tensor(state["states"], tf.float32)
         parts = tf.split(states, widths, axis=1) if widths else []
         planes = {"values": state["values"], **dict(zip(names, parts))}
-        return self.write(state["keys"], planes, initials, replace=True)
+        written = self.write(state["keys"], planes, initials, replace=True)
+        with tf.control_dependencies([] if written is None else [written]):
+            return _native.ops.sok_table_set_seed(
+                self.resource_handle, tf.reshape(tf.cast(state["seed"], tf.int64), [])
+            )
 
     # TrackableResource
 
@@ -231,6 +242,12 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
 
     def _restore_from_tensors(self, restored_tensors):
         return self.set_state({name[1:]: value for name, value in restored_tensors.items()})
+
+    def _copy_trackable_to_cpu(self, object_map):
+        # An asynchronous checkpoint writes this copy while training goes on.
+        if self not in object_map:
+            object_map[self] = TableValue(self.attributes, self.trainable, "/CPU:0")
+        object_map[self].set_state(self.state())
 
     def _export_to_saved_model_graph(self, object_map, tensor_map, options=None, **kwargs):
         # Keras passes options by position, which the base class does not take.

@@ -265,6 +265,78 @@ def test_plain_layer_with_a_table_refuses_to_be_saved_without_its_ids(tmp_path):
         model.save_weights(tmp_path / "m.weights.h5")
 
 
+class Many(sok.layers.TableMixin, keras.layers.Layer):
+    """Tables in a list and in a dict that is filled later."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_jit = False
+        self.towers = [sok.DynamicVariable(2), sok.Variable(shape=(5, 2), out_of_range="clip")]
+        self.named = {}
+        self.named["x"] = sok.DynamicVariable(2)
+        self.built = True
+
+    def call(self, inputs, training=None):
+        tables = [*self.towers, *self.named.values()]
+        return tf.add_n(sok.lookup_sparse(tables, [inputs] * 3, training=bool(training)))
+
+
+def test_tables_in_lists_and_dicts(tmp_path, data):
+    model, other, third = (keras.Sequential([keras.Input((2,), dtype="int64"), Many()]) for _ in range(3))
+    model(data[0], training=True)
+    expected = model(data[0])
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "ckpt"))
+    tf.train.Checkpoint(model=other).restore(path).assert_existing_objects_matched()
+    np.testing.assert_array_equal(other(data[0]), expected)
+    model.save_weights(tmp_path / "m.weights.h5")
+    third.load_weights(tmp_path / "m.weights.h5")
+    np.testing.assert_array_equal(third(data[0]), expected)
+    model.export(tmp_path / "export", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "export")
+    np.testing.assert_array_equal(loaded.serve(tf.constant(data[0])), expected)
+
+
+def test_seed_travels_with_the_rows(tmp_path):
+    """New ids get the same initial values in whatever table the rows were loaded into."""
+    table, other = (sok.DynamicVariable(3, initializer="normal") for _ in range(2))
+    ids = tf.constant([[1], [2]])
+    assert np.any(sok.lookup_sparse(table, ids) != sok.lookup_sparse(other, ids))
+    path = tf.train.Checkpoint(table=table).save(str(tmp_path / "ckpt"))
+    tf.train.Checkpoint(table=other).restore(path)
+    for new in (ids, ids + 10):
+        np.testing.assert_array_equal(sok.lookup_sparse(table, new), sok.lookup_sparse(other, new))
+
+
+def test_full_bounded_table_takes_other_rows(tmp_path):
+    """Restoring replaces: the old keys do not count against max_capacity."""
+    table, other = (sok.DynamicVariable(1, max_capacity=4) for _ in range(2))
+    sok.lookup_sparse(table, tf.range(4))
+    sok.lookup_sparse(other, tf.range(10, 14))
+    other.assign(table.numpy())
+    kinds.assert_rows(kinds.export_as_dict(other), kinds.export_as_dict(table))
+    larger = sok.DynamicVariable(1)
+    sok.lookup_sparse(larger, tf.range(5))
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="5 rows do not fit; it takes at most 4"):
+        other.assign(larger.numpy())
+    kinds.assert_rows(kinds.export_as_dict(other), kinds.export_as_dict(table))
+
+
+@pytest.mark.parametrize("make", [lambda: sok.DynamicVariable(1), lambda: sok.Variable([[1.0], [2.0]])])
+def test_values_without_states_start_them_anew(make):
+    def train(table):
+        optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.1, 0.1))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(sok.lookup_sparse(table, [[0, 1]]))
+        optimizer.apply_gradients(zip(tape.gradient(loss, [table]), [table], strict=True))
+
+    table, fresh = make(), make()
+    train(table)
+    np.testing.assert_allclose(sok.check_out(table)["adagrad.accumulator"], [[0.35], [0.35]])
+    sok.lookup_sparse(fresh, [[0, 1]])
+    table.assign(fresh.numpy())
+    np.testing.assert_allclose(sok.check_out(table)["adagrad.accumulator"], [[0.1], [0.1]])
+
+
 def test_callbacks_that_save(tmp_path, data):
     """ModelCheckpoint in both forms; BackupAndRestore takes up a run that was cut off."""
     model = _model()

@@ -194,6 +194,17 @@ Status Table::reserve(Executor& executor, const std::vector<IdSpan>& spans) {
   return grow_index(std::max(wanted, std::min(doubled, kMostRows)));
 }
 
+Status Table::reserve_total(std::int64_t rows) {
+  if (config_.is_static()) return {};
+  const std::int64_t most = config_.max_capacity > 0 ? config_.max_capacity : kMostRows;
+  if (rows > most) {
+    return resource_exhausted("table '", config_.name, "': ", rows, " rows do not fit; it takes at most ",
+                              most, "; it is unchanged");
+  }
+  SOK_RETURN_IF_ERROR(grow_rows(rows));
+  return rows <= limit_of(index_.groups) ? Status() : grow_index(rows);
+}
+
 Status Table::grow_index(std::int64_t keys) {
   if (config_.max_capacity > 0) keys = std::min(keys, config_.max_capacity);
   const std::uint32_t groups = groups_for(std::max(keys, live_));
@@ -327,7 +338,10 @@ std::int64_t Table::erase(const Key* ids, std::int64_t count) {
 }
 
 void Table::clear() {
-  if (config_.is_static()) return;
+  if (config_.is_static()) {
+    for (int i = 1; i < plane_count(); ++i) fill_initial(&planes_[i]);
+    return;
+  }
   std::memset(index_.control, static_cast<int>(kEmptyByte), std::size_t{index_.groups} * kGroup);
   live_ = deleted_ = next_row_ = 0;
   free_rows_.clear();
@@ -354,21 +368,22 @@ Status Table::attach_planes(const std::vector<PlaneSpec>& specs) {
     Plane plane;
     plane.spec = spec;
     while (plane.slabs.size() < slabs_) SOK_RETURN_IF_ERROR(add_slab(&plane));
-    const std::int64_t used = config_.is_static() ? config_.rows : next_row_;
-    if (spec.initial != 0.0f) {
-      std::int64_t done = 0;
-      for (std::size_t s = 0; s < plane.slabs.size() && done < used; ++s) {
-        const auto rows = std::min<std::int64_t>(
-            used - done,
-            static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(s))));
-        std::fill_n(static_cast<float*>(plane.pointers[s]), rows * spec.width, spec.initial);
-        done += rows;
-      }
-    }
+    if (spec.initial != 0.0f) fill_initial(&plane);
     added.push_back(std::move(plane));
   }
   for (Plane& plane : added) planes_.push_back(std::move(plane));
   return {};
+}
+
+void Table::fill_initial(Plane* plane) {
+  std::int64_t left = config_.is_static() ? config_.rows : next_row_;
+  for (std::size_t s = 0; s < plane->slabs.size() && left > 0; ++s) {
+    const auto rows = std::min<std::int64_t>(
+        left, static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(s))));
+    std::fill_n(static_cast<float*>(plane->pointers[s]), rows * plane->spec.width,
+                plane->spec.initial);
+    left -= rows;
+  }
 }
 
 void Table::entries(std::vector<Key>* keys, std::vector<Row>* rows) const {

@@ -66,6 +66,8 @@ class Table {
 
   // Makes room for every new id of the spans, or changes nothing and says what does not fit.
   Status reserve(Executor& executor, const std::vector<IdSpan>& spans);
+  // The same for `rows` keys after a clear().
+  Status reserve_total(std::int64_t rows);
   // Row numbers of ids; new ids get a row with its initial values in every plane. A row may be read
   // only once all threads have returned: its inserter may still be filling it.
   void find_or_insert(const Key* ids, std::int64_t count, Row* rows);
@@ -74,7 +76,10 @@ class Table {
 
   // Forgets keys; how many of them were there. Their rows are used again by later insertions.
   std::int64_t erase(const Key* ids, std::int64_t count);
+  // Forgets all keys; a static table keeps its values and starts its states anew.
   void clear();
+  // Of the initial values of later insertions.
+  void set_seed(std::uint64_t seed) { config_.initializer.seed = seed; }
 
   // Adds planes that are not there yet, filled with their initial value.
   Status attach_planes(const std::vector<PlaneSpec>& specs);
@@ -117,6 +122,7 @@ class Table {
   Status grow_index(std::int64_t keys);
   Status grow_rows(std::int64_t rows);
   Status add_slab(Plane* plane);
+  void fill_initial(Plane* plane);
   std::int64_t count_new(Executor& executor, const std::vector<IdSpan>& spans) const;
   Row allocate_row();
   void initialize_row(Key key, Row row);

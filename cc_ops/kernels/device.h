@@ -155,10 +155,13 @@ class CpuDevice {
   // Rows of all keys, new ones inserted, after forgetting the others if `replace`.
   Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
                        const std::vector<std::pair<int, const float*>>& planes) {
-    SOK_RETURN_IF_ERROR(table.reserve(executor_, {{keys, count}}));
+    SOK_RETURN_IF_ERROR(replace ? table.reserve_total(count)
+                                : table.reserve(executor_, {{keys, count}}));
     if (replace) table.clear();
     std::vector<Row> rows(count);
-    table.find_or_insert(keys, count, rows.data());
+    executor_.parallel_for(count, 100, [&](std::int64_t begin, std::int64_t end) {
+      table.find_or_insert(keys + begin, end - begin, rows.data() + begin);
+    });
     table.settle();
     for (const auto& [plane, values] : planes) {
       cpu::write_plane(executor_, table, plane, rows.data(), count, values);

@@ -329,6 +329,36 @@ class TableEraseOp final : public OneTableOp<Device, true> {
   }
 };
 
+template <typename Device>
+class TableSeedOp final : public OneTableOp<Device, false> {
+ public:
+  using Base = OneTableOp<Device, false>;
+  using Base::Base;
+
+ private:
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
+    Tensor* seed = nullptr;
+    SOK_RETURN_IF_ERROR(Base::output(context, 0, TensorShape({}), &seed));
+    seed->scalar<std::int64_t>()() = static_cast<std::int64_t>(table.config().initializer.seed);
+    return {};
+  }
+};
+
+template <typename Device>
+class TableSetSeedOp final : public OneTableOp<Device, true> {
+ public:
+  using Base = OneTableOp<Device, true>;
+  using Base::Base;
+
+ private:
+  Status run(OpKernelContext* context, typename Base::Table& table) override {
+    const auto seed = context->input(1).flat<std::int64_t>();
+    if (seed.size() != 1) return invalid_argument("TableSetSeed: seed must be one number");
+    table.set_seed(static_cast<std::uint64_t>(seed(0)));
+    return {};
+  }
+};
+
 // `...`: what a GPU kernel keeps in host memory.
 #define SOK_REGISTER(op, kernel, ...)                                                            \
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel<CpuDevice>);           \
@@ -344,6 +374,8 @@ SOK_REGISTER("Sok>TablePlanes", TablePlanesOp,
 SOK_REGISTER("Sok>TableExport", TableExportOp, SOK_HOST("table"));
 SOK_REGISTER("Sok>TableImport", TableImportOp, SOK_HOST("table"));
 SOK_REGISTER("Sok>TableErase", TableEraseOp, SOK_HOST("table") SOK_HOST("erased"));
+SOK_REGISTER("Sok>TableSeed", TableSeedOp, SOK_HOST("table") SOK_HOST("seed"));
+SOK_REGISTER("Sok>TableSetSeed", TableSetSeedOp, SOK_HOST("table") SOK_HOST("seed"));
 #undef SOK_HOST
 #undef SOK_REGISTER
 

@@ -127,3 +127,17 @@ REGISTER_OP("Sok>TableErase")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc("Forgets keys, with all their states. erased: how many of them were there.");
+
+REGISTER_OP("Sok>TableSeed")
+    .Input("table: resource")
+    .Output("seed: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("The seed of a table's initial values.");
+
+REGISTER_OP("Sok>TableSetSeed")
+    .Input("table: resource")
+    .Input("seed: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Changes the seed of the initial values of rows that are inserted later.");

@@ -54,15 +54,20 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"features must have different names; these repeat: {repeated}")
-        self._tables: dict[str, TableVariable] = {}
-        configs = _different_tables(features)
-        for name, config in configs.items():
-            table = config.create(self.trainable, self.dtype_policy.variable_dtype)
-            self._tables[name] = table
-            # As in DistributedEmbedding: a seed that was drawn belongs to the configuration.
-            configs[name] = dataclasses.replace(config, seed=table.attributes.seed)
-        self.features = [
-            dataclasses.replace(feature, table=configs[feature.table.name]) for feature in features
+        self._features = features
+        self._tables: dict[str, TableVariable] = {
+            name: config.create(self.trainable, self.dtype_policy.variable_dtype)
+            for name, config in _different_tables(features).items()
+        }
+
+    @property
+    def features(self) -> list[FeatureConfig]:
+        """The configuration, with the seeds that were drawn: a copy of this layer gives new ids the
+        values that this one would."""
+        seeds = {name: table.table.seed for name, table in self._tables.items()}
+        return [
+            dataclasses.replace(f, table=dataclasses.replace(f.table, seed=seeds[f.table.name]))
+            for f in self._features
         ]
 
     @property
@@ -77,7 +82,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
         self.built = True
 
     def _check_names(self, inputs):
-        expected = {feature.name for feature in self.features}
+        expected = {feature.name for feature in self._features}
         found = set(inputs) if isinstance(inputs, dict) else None
         if found != expected:
             raise ValueError(
@@ -88,7 +93,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
     def call(self, inputs, training=None):
         self._check_names(inputs)
         features, norms = [], {}
-        for config in self.features:
+        for config in self._features:
             ids, weights = specs.split(inputs[config.name])
             table = self._tables[config.table.name]
             norms[id(table)] = checks.max_norm(config.table.max_norm)
@@ -105,14 +110,14 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
             )
         inserting = bool(training) and self.trainable
         outputs = pipeline.run(features, training=inserting, max_norms=norms)
-        return {config.name: output for config, output in zip(self.features, outputs)}
+        return {config.name: output for config, output in zip(self._features, outputs)}
 
     def compute_output_shape(self, input_shape):
         return {
             config.name: specs.output_shape(
                 input_shape[config.name], config.combiner, config.table.dimension
             )
-            for config in self.features
+            for config in self._features
         }
 
     def compute_output_spec(self, inputs, training=None):
@@ -125,7 +130,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
                 self.compute_dtype,
                 f"layer {self.name!r}, feature {config.name!r}",
             )
-            for config in self.features
+            for config in self._features
         }
 
     def get_config(self):

@@ -96,13 +96,17 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
             out_of_range=out_of_range,
         )
         self.table = config.create(self.trainable, self.dtype_policy.variable_dtype)
-        # The seed that was drawn belongs to the configuration: a table loaded into a new layer keeps
-        # giving new ids the values that this one would have given.
-        self.table_config = dataclasses.replace(config, seed=self.table.attributes.seed)
+        self._table_config = config
 
     @property
     def dimension(self) -> int:
-        return self.table_config.dimension
+        return self._table_config.dimension
+
+    @property
+    def table_config(self) -> TableConfig:
+        """The table's configuration, with the seed that was drawn: a copy of this layer gives new
+        ids the values that this one would."""
+        return dataclasses.replace(self._table_config, seed=self.table.table.seed)
 
     def build(self, input_shape=None):
         self.built = True
@@ -118,7 +122,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
             self.mask_value,
             self.compute_dtype,
         )
-        norms = {id(self.table): checks.max_norm(self.table_config.max_norm)}
+        norms = {id(self.table): checks.max_norm(self._table_config.max_norm)}
         inserting = bool(training) and self.table.trainable
         return pipeline.run([feature], training=inserting, max_norms=norms)[0]
 

@@ -10,9 +10,10 @@ from sok.variables import TableVariable
 
 
 class TableMixin:
-    """For layers and models that hold tables as attributes: `.keras` and `save_weights` keep them.
+    """For layers and models that hold tables: `.keras` files and `save_weights` keep them.
 
-    Put it before the Keras class. Checkpoints and SavedModels work without it.
+    Put it before the Keras class. Checkpoints and SavedModels work without it for tables that are
+    attributes, and need it for those in lists and dicts.
 
     >>> class Towers(sok.layers.TableMixin, keras.Model):
     ...     def __init__(self):
@@ -31,6 +32,28 @@ class TableMixin:
     def _other_variables(self) -> dict[str, Any]:
         others = [v for v in self._own_variables() if not isinstance(v, TableVariable)]
         return {str(i): variable for i, variable in enumerate(others)}
+
+    # Checkpoints: Keras leads TensorFlow to direct attributes only, not into lists and dicts.
+
+    def _trackable_children(self, save_type="checkpoint", **kwargs):
+        children = super()._trackable_children(save_type, **kwargs)
+        known = {id(child) for child in children.values()}
+        return {
+            **children,
+            **{
+                f"table.{label}": table
+                for label, table in self._labelled_tables().items()
+                if id(table) not in known
+            },
+        }
+
+    def _lookup_dependency(self, name, *args, **kwargs):
+        label = name.removeprefix("table.")
+        if label != name and label in self._labelled_tables():
+            return self._labelled_tables()[label]
+        return super()._lookup_dependency(name, *args, **kwargs)
+
+    # Files of Keras's own.
 
     def save_own_variables(self, store):
         for name, variable in self._other_variables().items():
@@ -57,7 +80,7 @@ class TableMixin:
             variable.assign(value)
 
 
-_PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_initials")
+_PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_initials", "seed")
 
 
 def _entry(label: str, part: str) -> str:

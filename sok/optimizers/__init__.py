@@ -7,6 +7,8 @@
 
 from keras.optimizers import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, RMSprop
 
+# A saved model names the class inside, so it must be registered before one is made.
+from sok.optimizers import keras3 as _registered  # noqa: F401
 from sok.optimizers.rowwise_adagrad import RowWiseAdagrad
 from sok.optimizers.rules import supported
 from sok.optimizers.wrapper import OptimizerWrapper
