@@ -6,7 +6,7 @@ from sok.variables import TableVariable
 
 
 def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
-    """What tables hold and have done, by the name of the table.
+    """What tables hold and have done, by the name of the table ("items", "items_1" if two share it).
 
     rows, row_limit (rows that fit before the index grows), bytes (memory of index, rows and states),
     inserted, erased, index_growths; load_factor (of the index), groups_per_find (groups of 16 slots
@@ -24,5 +24,9 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
         reads = counters.pop("groups_read_to_find_all")
         counters["load_factor"] = counters["rows"] / slots if slots else 0.0
         counters["groups_per_find"] = reads / counters["rows"] if slots and counters["rows"] else 0.0
-        result[variable.name] = counters
+        name, same = variable.name, 0
+        while name in result:
+            same += 1
+            name = f"{variable.name}_{same}"
+        result[name] = counters
     return result
