@@ -1,8 +1,12 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The optimizers, one functor each; the formulas are Keras 3's. To add one: write its struct here and
-// add a line to SOK_FOR_EACH_OPTIMIZER (CONTRIBUTING.md walks through it).
+// The optimizers, one functor each; the formulas are Keras 3's. To add one:
+//   1. write its struct here, and add a line to SOK_FOR_EACH_OPTIMIZER: ops, kernels, planes, dumps and
+//      Python take its name, hyper-parameters and states from there;
+//   2. name the Keras optimizer that it is in _RULES of sok/optimizers/rules.py; if Keras has none, write
+//      one beside sok/optimizers/rowwise_adagrad.py;
+//   3. write its formula, and a case with it, in tests/reference_optimizers.py: all tests run over these.
 //
 // An optimizer has
 //   kName      its name in the update op

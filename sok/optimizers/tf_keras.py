@@ -11,10 +11,10 @@ import tf_keras
 from sok.lookup import filter_variables
 from sok.optimizers.wrapper import SCALE_LINE, OptimizerWrapper
 
-_legacy = tf_keras.optimizers.legacy
+_LegacyOptimizer: Any = tf_keras.optimizers.legacy.Optimizer
 # `tf_keras.mixed_precision.LossScaleOptimizer` only chooses between these two.
-_ScaledNew = tf_keras.src.mixed_precision.loss_scale_optimizer.LossScaleOptimizerV3
-_ScaledLegacy = tf_keras.src.mixed_precision.loss_scale_optimizer.LossScaleOptimizer
+_ScaledNew: Any = tf_keras.src.mixed_precision.loss_scale_optimizer.LossScaleOptimizerV3
+_ScaledLegacy: Any = tf_keras.src.mixed_precision.loss_scale_optimizer.LossScaleOptimizer
 
 
 def _dense(variable: Any) -> tf.Variable:
@@ -70,7 +70,7 @@ class _TfKerasBase(OptimizerWrapper):
     def from_config(cls, config, custom_objects=None):
         def restore(optimizer):
             return tf_keras.optimizers.deserialize(
-                optimizer, custom_objects, use_legacy_optimizer=issubclass(cls, _legacy.Optimizer)
+                optimizer, custom_objects, use_legacy_optimizer=issubclass(cls, _LegacyOptimizer)
             )
 
         config = dict(config)
@@ -99,7 +99,7 @@ class _Scaled(_TfKerasBase):
     """As in tf_keras, the loop scales the loss and unscales the gradients: `get_scaled_loss`,
     `get_unscaled_gradients`."""
 
-    def _initialize_scaled(self, base: type, optimizer: Any, loss_scale: Any) -> None:
+    def _initialize_scaled(self, base: Any, optimizer: Any, loss_scale: Any) -> None:
         dynamic = loss_scale == "dynamic"
         base.__init__(self, optimizer, dynamic, initial_scale=None if dynamic else loss_scale)
 
@@ -202,11 +202,11 @@ class ScaledTfKerasWrapper(_NewBase, _Scaled, _ScaledNew):
         self._initialize_scaled(_ScaledNew, optimizer, loss_scale)
 
 
-class LegacyWrapper(_LegacyBase, _Unscaled, _legacy.Optimizer):
+class LegacyWrapper(_LegacyBase, _Unscaled, _LegacyOptimizer):
     """A wrapper of a `tf_keras.optimizers.legacy.Optimizer`."""
 
     def _initialize_base(self, optimizer, loss_scale, name):
-        _legacy.Optimizer.__init__(self, name=name)
+        _LegacyOptimizer.__init__(self, name=name)
         self.inner_optimizer = optimizer
         self._track_trackable(optimizer, "inner_optimizer")
 

@@ -76,6 +76,10 @@ class OptimizerWrapper:
     array([[0.8]], dtype=float32)
     """
 
+    inner_optimizer: Any
+    per_table: dict[str, Any]
+    _settings: _Settings
+
     def __new__(
         cls,
         optimizer,
