@@ -34,9 +34,7 @@ def count(name: str, value: Any) -> int:
 
 def combiner(value: Any) -> str | None:
     if value is not None and value not in _native.COMBINERS:
-        raise ValueError(
-            f"combiner must be one of {', '.join(_native.COMBINERS)} or None, got {value!r}"
-        )
+        raise ValueError(f"combiner must be one of {', '.join(_native.COMBINERS)} or None, got {value!r}")
     return value
 
 
@@ -60,9 +58,7 @@ def default_row(default: Any, dimension: int) -> str | tuple[float, ...]:
     if default is None or (isinstance(default, str) and default in ("initial", "zeros")):
         return default or "initial"
     if isinstance(default, str):
-        raise ValueError(
-            f'default must be "initial", "zeros" or a vector of {dimension} numbers, got {default!r}'
-        )
+        raise ValueError(f'default must be "initial", "zeros" or a vector of {dimension} numbers, got {default!r}')
     vector = np.asarray(default, np.float32)
     if vector.shape != (dimension,):
         raise ValueError(f"default must have the shape [{dimension}], got {list(vector.shape)}")

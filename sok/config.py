@@ -149,9 +149,7 @@ class FeatureConfig:
     def __post_init__(self):
         _check_name("feature", self.name)
         if not isinstance(self.table, TableConfig):
-            raise TypeError(
-                f"feature {self.name!r}: table must be a sok.TableConfig, got {self.table!r}"
-            )
+            raise TypeError(f"feature {self.name!r}: table must be a sok.TableConfig, got {self.table!r}")
         checks.combiner(self.combiner)
         if self.mask_value is not None and not isinstance(self.mask_value, (int, np.integer)):
             raise ValueError(f"feature {self.name!r}: mask_value must be an id, got {self.mask_value!r}")

@@ -24,10 +24,7 @@ def _as_list(value: Any, count: int, what: str, *, broadcast: bool = False) -> l
 
 def check_table(variable: Any) -> TableVariable:
     if not isinstance(variable, TableVariable):
-        raise TypeError(
-            "expected a sok.Variable or sok.DynamicVariable, got "
-            f"{type(variable).__name__}: {variable!r}"
-        )
+        raise TypeError(f"expected a sok.Variable or sok.DynamicVariable, got {type(variable).__name__}: {variable!r}")
     return variable
 
 
@@ -81,9 +78,7 @@ def lookup_sparse(
     if combiners is None:
         combiners = "mean"
     features = [
-        pipeline.Feature(
-            variable, ids, weights, checks.combiner(combiner), f"sp_ids[{i}]", mask_value
-        )
+        pipeline.Feature(variable, ids, weights, checks.combiner(combiner), f"sp_ids[{i}]", mask_value)
         for i, (variable, ids, weights, combiner) in enumerate(
             zip(
                 variables,

@@ -21,10 +21,7 @@ from sok import comm
 from sok.comm.base import Communicator
 
 KINDS = ("distributed", "localized", "data_parallel")
-_WANTED = (
-    'mode must be "distributed", "localized", "localized:" and a rank, such as "localized:0", or '
-    '"data_parallel"'
-)
+_WANTED = 'mode must be "distributed", "localized", "localized:" and a rank, such as "localized:0", or "data_parallel"'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,9 +123,7 @@ def resolve(mode: Any, *, is_static: bool = True, size: int = 1) -> Placement:
         )
     communicator = comm.current()
     if rank is not None and rank >= communicator.size:
-        raise ValueError(
-            f"mode {mode!r} names rank {rank}, but there are {communicator.size} ranks, from 0"
-        )
+        raise ValueError(f"mode {mode!r} names rank {rank}, but there are {communicator.size} ranks, from 0")
     if kind == "localized":
         if rank is None:
             rank = _ledger.least_loaded(communicator)

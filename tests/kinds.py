@@ -37,9 +37,7 @@ def make(kind, bags, dtype, padding=PADDING):
     if kind == "sparse":
         # Columns with gaps: 3, 5, 7, ...
         indices = [[b, 3 + 2 * c] for b, bag in enumerate(bags) for c in range(len(bag))]
-        return tf.SparseTensor(
-            np.asarray(indices, np.int64).reshape(-1, 2), _flat(bags, dtype), [len(bags), 10_000]
-        )
+        return tf.SparseTensor(np.asarray(indices, np.int64).reshape(-1, 2), _flat(bags, dtype), [len(bags), 10_000])
     if kind == "nested":
         halves = [half for bag in bags for half in (bag[: len(bag) // 2], bag[len(bag) // 2 :])]
         inner = tf.RaggedTensor.from_row_splits(_flat(bags, dtype), _splits(halves))

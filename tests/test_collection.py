@@ -60,9 +60,7 @@ def test_outputs_and_gradients(run, rng):
         expected[feature.name] = reference.lookup(*args, width, None, combiner, norm)
         gradient = rng.normal(size=(3, width)).astype(np.float32)
         gradients[feature.name] = gradient
-        row_gradients[table].append(
-            reference.row_gradients(*args, gradient, None, combiner, norm)
-        )
+        row_gradients[table].append(reference.row_gradients(*args, gradient, None, combiner, norm))
 
     def step(inputs):
         with tf.GradientTape() as tape:
@@ -79,9 +77,7 @@ def test_outputs_and_gradients(run, rng):
     assert list(outputs) == [feature.name for feature in FEATURES]
     assert outputs["last"].shape == [3, 1, 4]
     for name, value in expected.items():
-        np.testing.assert_allclose(
-            np.reshape(outputs[name], value.shape), value, rtol=1e-5, atol=1e-6, err_msg=name
-        )
+        np.testing.assert_allclose(np.reshape(outputs[name], value.shape), value, rtol=1e-5, atol=1e-6, err_msg=name)
     for name, parts in row_gradients.items():
         total = {}
         for part in parts:
@@ -124,7 +120,8 @@ def test_training_flag_and_freezing():
         assert layer.tables["items"].size == [0, 4]
     layer.trainable = False
     layer(inputs, training=True)
-    assert layer.tables["items"].size == [0, 4] and layer.trainable_variables == []
+    assert layer.tables["items"].size == [0, 4]
+    assert layer.trainable_variables == []
     layer.trainable = True
     layer(inputs, training=True)
     assert layer.tables["items"].size == [3, 4]
@@ -173,9 +170,7 @@ def test_symbolic_outputs():
 def test_dtype_policies(policy):
     half = policy.rpartition("_")[2]
     fixed = dataclasses.replace(ITEMS, name="fixed", dtype="float32")
-    layer = sok.EmbeddingCollection(
-        [sok.FeatureConfig("a", ITEMS), sok.FeatureConfig("b", fixed)], dtype=policy
-    )
+    layer = sok.EmbeddingCollection([sok.FeatureConfig("a", ITEMS), sok.FeatureConfig("b", fixed)], dtype=policy)
     outputs = layer({"a": tf.constant([[1]]), "b": tf.constant([[1]])}, training=True)
     assert {x.dtype.name for x in outputs.values()} == {half}
     stored = {name: table.attributes.row_type for name, table in layer.tables.items()}
@@ -187,7 +182,8 @@ def test_config_round_trip():
     config = layer.get_config()
     json.dumps(config)
     copy = sok.EmbeddingCollection.from_config(config)
-    assert copy.get_config() == config and copy.name == "mine"
+    assert copy.get_config() == config
+    assert copy.name == "mine"
     assert list(copy.tables) == list(layer.tables)
     outputs, again = layer(_inputs(), training=True), copy(_inputs(), training=True)
     for name, value in outputs.items():
@@ -203,7 +199,8 @@ def test_table_config_round_trip():
         sok.TableConfig("a", 2, vocabulary_size=5, out_of_range="zero", dtype="float16"),
     ):
         copy = sok.TableConfig.from_config(json.loads(json.dumps(config.get_config())))
-        assert copy == config and hash(copy) == hash(config)
+        assert copy == config
+        assert hash(copy) == hash(config)
     glorot = sok.TableConfig("a", 2, initializer=keras.initializers.GlorotUniform(seed=3))
     json.dumps(glorot.get_config())
     serialized = keras.saving.serialize_keras_object(glorot)
@@ -251,7 +248,7 @@ def test_table_config_is_checked(arguments, words):
 def test_feature_config_is_checked():
     with pytest.raises(ValueError, match="sum, mean, sqrtn or None, got 'max'"):
         sok.FeatureConfig("a", ITEMS, combiner="max")
-    with pytest.raises(TypeError, match="table must be a sok.TableConfig, got 'items'"):
+    with pytest.raises(TypeError, match=r"table must be a sok.TableConfig, got 'items'"):
         sok.FeatureConfig("a", "items")
     with pytest.raises(ValueError, match="mask_value must be an id, got 'pad'"):
         sok.FeatureConfig("a", ITEMS, mask_value="pad")
@@ -262,7 +259,7 @@ def test_feature_config_is_checked():
 def test_collection_is_checked():
     with pytest.raises(ValueError, match="at least one feature"):
         sok.EmbeddingCollection([])
-    with pytest.raises(TypeError, match="features must be sok.FeatureConfigs, got 'a'"):
+    with pytest.raises(TypeError, match=r"features must be sok.FeatureConfigs, got 'a'"):
         sok.EmbeddingCollection(["a"])
     with pytest.raises(ValueError, match=r"these repeat: \['seen'\]"):
         sok.EmbeddingCollection([FEATURES[1], FEATURES[1]])

@@ -90,9 +90,7 @@ def test_batch_sizes_differ(table):
     spec = [tf.TensorSpec([None], tf.int64), tf.RaggedTensorSpec([None, None], tf.int64)]
     lookup = tf.function(lambda a, b: sok.lookup_sparse([table, table], [a, b]), input_signature=spec)
     ragged = tf.ragged.constant([[1], [], [2]], dtype=tf.int64)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r'(?s)one batch size.*sp_ids\[0\].*sp_ids\[1\].*\[2 3\]'
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)one batch size.*sp_ids\[0\].*sp_ids\[1\].*\[2 3\]"):
         lookup([1, 2], ragged)
     assert table.size == [0, 2]
 
@@ -104,19 +102,19 @@ def test_unknown_names(table):
         sok.layers.DistributedEmbedding(4, combiner="max")
     with pytest.raises(ValueError, match="error, zero, clip, got 'wrap'"):
         sok.Variable(shape=(2, 2), out_of_range="wrap")
-    with pytest.raises(ValueError, match="random, uniform, normal, zeros, ones.*"):
+    with pytest.raises(ValueError, match=r"random, uniform, normal, zeros, ones.*"):
         sok.DynamicVariable(2, initializer="gauss")
     with pytest.raises(ValueError, match="hbm, hybrid, got 'ssd'"):
         sok.DynamicVariable(2, var_type="ssd")
     with pytest.raises(ValueError, match="int32, int64, uint32, uint64, got 'float32'"):
         sok.DynamicVariable(2, key_type="float32")
-    with pytest.raises(ValueError, match='"distributed", "localized".*"data_parallel", got'):
+    with pytest.raises(ValueError, match=r'"distributed", "localized".*"data_parallel", got'):
         sok.DynamicVariable(2, mode="replicated")
     with pytest.raises(ValueError, match="names rank 3, but there are 1 ranks"):
         sok.Variable(shape=(2, 2), mode="localized:3")
     with pytest.raises(ValueError, match="float32, float16, bfloat16, got 'float64'"):
         sok.DynamicVariable(2, dtype="float64")
-    with pytest.raises(ValueError, match="local.*global"):
+    with pytest.raises(ValueError, match=r"local.*global"):
         sok.OptimizerWrapper("adam", update="lazy")
 
 
@@ -158,9 +156,9 @@ def test_default_row():
 def test_shape_of_a_static_table():
     with pytest.raises(ValueError, match=r"\[rows, dimension\], got \[3\]"):
         sok.Variable([1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="initial_value.*shape"):
+    with pytest.raises(ValueError, match=r"initial_value.*shape"):
         sok.Variable()
-    with pytest.raises(ValueError, match="rows must be.*at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"rows must be.*at least 0, got -1"):
         sok.Variable(shape=(-1, 2))
 
 
@@ -182,18 +180,18 @@ def test_lengths_of_lists(table):
 
 def test_not_a_table():
     for wrong in (tf.Variable([[1.0]]), np.zeros((2, 2)), None):
-        with pytest.raises(TypeError, match="expected a sok.Variable or sok.DynamicVariable"):
+        with pytest.raises(TypeError, match=r"expected a sok.Variable or sok.DynamicVariable"):
             sok.lookup_sparse(wrong, [[0]])
-        with pytest.raises(TypeError, match="expected a sok.Variable or sok.DynamicVariable"):
+        with pytest.raises(TypeError, match=r"expected a sok.Variable or sok.DynamicVariable"):
             sok.export(wrong)
 
 
 def test_what_a_table_is_not(table):
-    with pytest.raises(TypeError, match="'items' is not a dense tensor.*sok.export"):
+    with pytest.raises(TypeError, match=r"'items' is not a dense tensor.*sok.export"):
         tf.convert_to_tensor(table)
     with pytest.raises(TypeError, match="'items' is not indexed by position"):
         table[0]
-    with pytest.raises(TypeError, match="'items'.*sok.export"):
+    with pytest.raises(TypeError, match=r"'items'.*sok.export"):
         np.asarray(table)
     with pytest.raises(TypeError, match="'items' is not a dense tensor"):
         table + 1.0
@@ -230,14 +228,13 @@ def test_bounded_table_refuses_before_anything_changes(run, max_capacity):
     ids = np.arange(max_capacity)
     before = run(lambda ids: sok.lookup_sparse(table, ids), tf.constant(ids)).numpy()
     assert table.size == [max_capacity, 2]
-    with pytest.raises(tf.errors.ResourceExhaustedError, match=(
-        f"'bounded': 2 new ids do not fit: it holds {max_capacity} of at most {max_capacity} rows"
-    )):
+    with pytest.raises(
+        tf.errors.ResourceExhaustedError,
+        match=(f"'bounded': 2 new ids do not fit: it holds {max_capacity} of at most {max_capacity} rows"),
+    ):
         run(lambda ids: sok.lookup_sparse(table, ids), tf.constant([0, -5, -6, -5]))
     assert table.size == [max_capacity, 2]
-    np.testing.assert_array_equal(
-        run(lambda ids: sok.lookup_sparse(table, ids), tf.constant(ids)), before
-    )
+    np.testing.assert_array_equal(run(lambda ids: sok.lookup_sparse(table, ids), tf.constant(ids)), before)
 
 
 def test_out_of_memory_names_bytes_and_leaves_the_table_usable(table):
@@ -258,7 +255,8 @@ def test_gradient_that_is_not_finite_stays_in_its_row(bad):
         loss = tf.reduce_sum(sok.lookup_sparse(table, ids) * [[bad, 1.0], [1.0, 1.0]])
     sok.SGD(0.5).apply_gradients(zip(tape.gradient(loss, [table]), [table], strict=True))
     rows = kinds.export_as_dict(table)
-    assert not np.isfinite(rows[1][0]) and rows[1][1] == 0.5
+    assert not np.isfinite(rows[1][0])
+    assert rows[1][1] == 0.5
     np.testing.assert_array_equal(rows[2], [0.5, 0.5])
 
 
@@ -272,9 +270,7 @@ def _keras_optimizer(name):
 KERAS_OPTIMIZERS = [
     name
     for name, value in vars(keras.optimizers).items()
-    if isinstance(value, type)
-    and issubclass(value, keras.optimizers.Optimizer)
-    and name != "Optimizer"
+    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer) and name != "Optimizer"
 ]
 
 

@@ -78,7 +78,8 @@ def test_distributions(initializer, mean, deviation, low, high, dtype):
     assert abs(values.mean() - mean) < error + rounding * max(abs(mean), deviation) * 0.1
     np.testing.assert_allclose(values.std(), deviation, rtol=0.02, atol=1e-7)
     slack = rounding * max(abs(low), abs(high))
-    assert values.min() >= low - slack and values.max() <= high + slack
+    assert values.min() >= low - slack
+    assert values.max() <= high + slack
     if deviation:
         # Rows and columns are independent.
         correlation = np.corrcoef(values.T)
@@ -132,7 +133,8 @@ def test_seeds():
     for _ in range(2):
         keras.utils.set_random_seed(11)
         drawn.append([sok.DynamicVariable(2).table.seed for _ in range(3)])
-    assert drawn[0] == drawn[1] and len(set(drawn[0])) == 3
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) == 3
 
 
 def test_static_tables_take_any_keras_initializer():
@@ -144,6 +146,4 @@ def test_static_tables_take_any_keras_initializer():
     def ramp(shape, dtype=None):
         return np.arange(np.prod(shape), dtype=dtype).reshape(shape)
 
-    np.testing.assert_array_equal(
-        sok.export(sok.Variable(shape=(2, 3), initializer=ramp))[1], [[0, 1, 2], [3, 4, 5]]
-    )
+    np.testing.assert_array_equal(sok.export(sok.Variable(shape=(2, 3), initializer=ramp))[1], [[0, 1, 2], [3, 4, 5]])

@@ -70,7 +70,8 @@ def test_records(kind):
     ids = kinds.make(kind, BAGS, "int32")
     weights = kinds.make(kind, [[float(i) for i in bag] for bag in BAGS], "float16", padding=0)
     record = sok.check_out(inputs.to_record(ids, weights, mask_value=mask))
-    assert record["ids"].dtype == np.int64 and record["ids"].tolist() == [3, 1, 3, 7, 7, 7]
+    assert record["ids"].dtype == np.int64
+    assert record["ids"].tolist() == [3, 1, 3, 7, 7, 7]
     assert record["row_splits"].tolist() == [0, 0, 2, 3, 3, 6, 6]
     assert record["weights"].dtype == np.float32
     assert record["weights"].tolist() == record["ids"].tolist()
@@ -78,7 +79,8 @@ def test_records(kind):
 
 def test_dense_records():
     record = inputs.to_record([3, 1], [0.5, 2.0])
-    assert record.ids.numpy().tolist() == [[3], [1]] and record.row_splits is None
+    assert record.ids.numpy().tolist() == [[3], [1]]
+    assert record.row_splits is None
     assert record.weights.numpy().tolist() == [[0.5], [2.0]]
     assert inputs.to_record(np.asarray([[3, 1]])).ids.shape == [1, 2]
 
@@ -100,9 +102,7 @@ def test_only_a_declared_value_is_padding(run, key_type, mask):
 
 def test_mask_value_with_weights():
     table = sok.Variable([[1.0], [10.0]])
-    output = sok.lookup_sparse(
-        table, [[0, 1], [1, -1]], [[2.0, 3.0], [0.5, 7.0]], combiners="sum", mask_value=-1
-    )
+    output = sok.lookup_sparse(table, [[0, 1], [1, -1]], [[2.0, 3.0], [0.5, 7.0]], combiners="sum", mask_value=-1)
     np.testing.assert_array_equal(output, [[32.0], [5.0]])
 
 

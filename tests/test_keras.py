@@ -38,9 +38,7 @@ class Subclassed(keras.Model):
 
 
 def sequential(embedding):
-    return keras.Sequential(
-        [keras.Input((HOTNESS,), dtype="int64"), embedding, keras.layers.Dense(1)]
-    )
+    return keras.Sequential([keras.Input((HOTNESS,), dtype="int64"), embedding, keras.layers.Dense(1)])
 
 
 def functional(embedding):
@@ -68,9 +66,7 @@ def _plain_keras(data, rows, epochs, learning_rate=0.1):
     x = keras.layers.GlobalAveragePooling1D()(embedding(inputs))
     model = keras.Model(inputs, keras.layers.Dense(1)(x))
     embedding.set_weights([rows])
-    model.layers[-1].set_weights(
-        [np.linspace(-1, 1, WIDTH, dtype=np.float32)[:, None], np.zeros(1, np.float32)]
-    )
+    model.layers[-1].set_weights([np.linspace(-1, 1, WIDTH, dtype=np.float32)[:, None], np.zeros(1, np.float32)])
     model.compile(keras.optimizers.SGD(learning_rate), "mse")
     history = model.fit(*data, batch_size=16, epochs=epochs, shuffle=False, verbose=0)
     return history.history["loss"], embedding.get_weights()[0]
@@ -94,9 +90,7 @@ def test_fit_follows_a_plain_keras_embedding(data, rows, style, compilation):
     expected, expected_rows = _plain_keras(data, rows, 2)
     np.testing.assert_allclose(history, expected, rtol=1e-5)
     learned = kinds.export_as_dict(table)
-    np.testing.assert_allclose(
-        np.stack([learned[i] for i in range(ROWS)]), expected_rows, rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(np.stack([learned[i] for i in range(ROWS)]), expected_rows, rtol=1e-4, atol=1e-6)
     assert int(model.optimizer.iterations) == 10
     assert model.evaluate(*data, verbose=0) > 0
     assert model.predict(data[0], verbose=0).shape == (70, 1)
@@ -170,9 +164,7 @@ def test_input_kinds_in_fit(rng, kind, style):
     embedding = sok.layers.DistributedEmbedding(WIDTH, "sum", mask_value=mask)
     if style == "functional":
         width = ids.shape[1] if kind in ("sparse", "masked") else None
-        inputs = keras.Input(
-            (width,), dtype="int64", sparse=kind == "sparse", ragged=kind.startswith("ragged")
-        )
+        inputs = keras.Input((width,), dtype="int64", sparse=kind == "sparse", ragged=kind.startswith("ragged"))
         model = keras.Model(inputs, keras.layers.Dense(1)(embedding(inputs)))
     else:
         model = Subclassed(embedding)
@@ -185,9 +177,7 @@ def test_input_kinds_in_fit(rng, kind, style):
     assert set(learned) == known
     kernel, bias = model.layers[-1].get_weights()
     sums = np.stack([np.sum([learned[i] for i in bag] or [np.zeros(WIDTH)], axis=0) for bag in bags])
-    np.testing.assert_allclose(
-        model.predict(dataset, verbose=0), sums @ kernel + bias, rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(model.predict(dataset, verbose=0), sums @ kernel + bias, rtol=1e-4, atol=1e-5)
 
 
 def test_collection_in_a_functional_model(rng):
@@ -278,7 +268,8 @@ def test_model_of_tables_only(data):
     model = keras.Model(inputs, embedding(inputs))
     model.compile(sok.SGD(0.1), "mse")
     losses = model.fit(*data, epochs=4, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] and int(model.optimizer.iterations) == 12
+    assert losses[-1] < losses[0]
+    assert int(model.optimizer.iterations) == 12
 
 
 def test_get_and_set_weights_of_a_table_that_grew(data):
@@ -307,9 +298,7 @@ def test_weights_of_another_model(data):
     ids, accumulators = (sok.check_out(table)[name] for name in ("ids", "adagrad.accumulator"))
     found = sok.check_out(other_table)
     expected = dict(zip(ids.tolist(), accumulators, strict=True))
-    kinds.assert_rows(
-        dict(zip(found["ids"].tolist(), found["adagrad.accumulator"], strict=True)), expected
-    )
+    kinds.assert_rows(dict(zip(found["ids"].tolist(), found["adagrad.accumulator"], strict=True)), expected)
     wider, _ = _compiled()
     with pytest.raises(ValueError, match="only from its own numpy"):
         wider.layers[1].table.assign(np.zeros((3, WIDTH)))
@@ -345,7 +334,8 @@ def test_early_stopping_restores_the_best_table(data):
         callbacks=[Watch(), stop],
     )
     best = int(np.argmin([loss for _, loss in seen]))
-    assert stop.stopped_epoch > best and len(seen[-1][0]) > len(seen[best][0])
+    assert stop.stopped_epoch > best
+    assert len(seen[-1][0]) > len(seen[best][0])
     kinds.assert_rows(kinds.export_as_dict(table), seen[best][0])
     np.testing.assert_allclose(model.evaluate(ids, y, verbose=0), seen[best][1], rtol=1e-6)
 
@@ -357,9 +347,7 @@ def test_clone_model(data):
     assert clone.layers[1].table is not table
     assert clone.layers[1].table.size == [0, WIDTH]
     clone.set_weights(model.get_weights())
-    np.testing.assert_array_equal(
-        clone.predict(data[0], verbose=0), model.predict(data[0], verbose=0)
-    )
+    np.testing.assert_array_equal(clone.predict(data[0], verbose=0), model.predict(data[0], verbose=0))
     model.fit(*data, verbose=0)
     clone_rows = kinds.export_as_dict(clone.layers[1].table)
     assert any(np.any(clone_rows[i] != row) for i, row in kinds.export_as_dict(table).items())
@@ -405,13 +393,15 @@ def test_mixed_precision_fit(data, policy):
     )
     model.compile(wrapper, "mse")
     losses = model.fit(*data, epochs=10, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] and np.all(np.isfinite(losses))
+    assert losses[-1] < losses[0]
+    assert np.all(np.isfinite(losses))
     assert embedding.table.attributes.row_type == "float32"
     assert model.predict(data[0], verbose=0).dtype.name == policy[6:]
 
 
 def test_activity_regularizer_in_fit(data, rows):
     """It shrinks the rows of the batch: the gradient of l2 * sum(out^2) / batch."""
+
     def trained(strength):
         embedding = sok.layers.DistributedEmbedding(
             WIDTH, activity_regularizer=keras.regularizers.L2(strength) if strength else None
@@ -459,9 +449,7 @@ def test_custom_training_loop(data, rows):
         step(tf.constant(data[0][start : start + 16]), tf.constant(data[1][start : start + 16]))
     _, expected = _plain_keras(data, rows, 1)
     learned = kinds.export_as_dict(table)
-    np.testing.assert_allclose(
-        np.stack([learned[i] for i in range(ROWS)]), expected, rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(np.stack([learned[i] for i in range(ROWS)]), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_model_that_dies_frees_its_table(data):
@@ -478,4 +466,5 @@ def test_a_model_that_dies_frees_its_table(data):
 def test_tables_of_one_name_are_two_tables():
     a, b = (sok.DynamicVariable(1, initializer="ones", name="same") for _ in range(2))
     sok.lookup_sparse(a, [[1]])
-    assert a.size == [1, 1] and b.size == [0, 1]
+    assert a.size == [1, 1]
+    assert b.size == [0, 1]

@@ -52,7 +52,8 @@ def test_signature_defaults():
     assert layer.table.size == [0, 4]
     layer(tf.constant([[1, 2]]), training=True)
     ids, values = sok.export(layer.table)
-    assert sorted(ids.numpy()) == [1, 2] and np.all(np.abs(values) <= 0.05)
+    assert sorted(ids.numpy()) == [1, 2]
+    assert np.all(np.abs(values) <= 0.05)
 
 
 def test_training_inserts_and_nothing_else_does():
@@ -106,7 +107,8 @@ def test_static_config_round_trip():
         2, vocabulary_size=9, out_of_range="clip", initializer=keras.initializers.Orthogonal()
     )
     copy = sok.layers.DistributedEmbedding.from_config(layer.get_config())
-    assert copy.table.size == [9, 2] and copy.table.attributes.out_of_range == "clip"
+    assert copy.table.size == [9, 2]
+    assert copy.table.attributes.out_of_range == "clip"
 
 
 @pytest.mark.parametrize("combiner", ["mean", None])
@@ -124,7 +126,8 @@ def test_symbolic_outputs(combiner):
         inputs = keras.Input(**kwargs, dtype="int64")
         output = layer(inputs)
         expected = (*shape, 4) if combiner is None else (shape[0], 4)
-        assert output.shape == expected and output.dtype == "float32"
+        assert output.shape == expected
+        assert output.dtype == "float32"
         assert layer.compute_output_shape(shape) == expected
         variable = combiner is None and bool(kwargs.get("ragged") or kwargs.get("sparse"))
         assert output.ragged == variable
@@ -134,7 +137,7 @@ def test_symbolic_outputs(combiner):
 
 def test_symbolic_inputs_that_are_refused():
     layer = sok.layers.DistributedEmbedding(4)
-    with pytest.raises(TypeError, match='ids have dtype float32; declare.*dtype="int64"'):
+    with pytest.raises(TypeError, match=r'ids have dtype float32; declare.*dtype="int64"'):
         layer(keras.Input((1,)))
     with pytest.raises(ValueError, match=r"\[batch, hotness\], got \(None, 2, 3\)"):
         layer(keras.Input((2, 3), dtype="int64"))
@@ -227,7 +230,8 @@ def test_weights_lists():
     layer(tf.constant([[1, 2]]), training=True)
     assert layer.count_params() == 8
     layer.trainable = False
-    assert layer.trainable_variables == [] and layer.non_trainable_variables == [layer.table]
+    assert layer.trainable_variables == []
+    assert layer.non_trainable_variables == [layer.table]
 
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.combinations(["int32", "int64", "uint32"], 2)))

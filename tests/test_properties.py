@@ -57,9 +57,7 @@ class TableAgainstDict(RuleBasedStateMachine):
 
     @rule(ids=MANY_KEYS)
     def find(self, ids):
-        found = sok.lookup_sparse(
-            self.table, tf.constant(ids, tf.int64, shape=[len(ids)]), training=False
-        )
+        found = sok.lookup_sparse(self.table, tf.constant(ids, tf.int64, shape=[len(ids)]), training=False)
         expected = {**self._initial(ids), **self.rows}
         for id_, row in zip(ids, tf.cast(found, tf.float32).numpy(), strict=True):
             np.testing.assert_array_equal(row, expected[id_])
@@ -164,7 +162,8 @@ def test_many_random_operations(rng, collide):
         done += batch
         assert table.size[0] == len(live)
     exported = sok.export(table)[0].numpy().tolist()
-    assert len(exported) == len(set(exported)) == len(live) and set(exported) == live
+    assert len(exported) == len(set(exported)) == len(live)
+    assert set(exported) == live
 
 
 _BAGS = st.lists(st.lists(st.integers(0, 7), max_size=6), max_size=7)

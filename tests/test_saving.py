@@ -61,9 +61,7 @@ class Own(sok.layers.TableMixin, keras.layers.Layer):
         self.scale = self.add_weight(shape=(WIDTH,), initializer="ones", name="scale")
 
     def call(self, inputs, training=None):
-        a, b = sok.lookup_sparse(
-            [self.first, self.second], [inputs, inputs], training=bool(training)
-        )
+        a, b = sok.lookup_sparse([self.first, self.second], [inputs, inputs], training=bool(training))
         return self.scale * (a + tf.cast(b, tf.float32))
 
 
@@ -77,12 +75,7 @@ def _states(model):
     for table in _tables(model):
         found = sok.check_out(table)
         ids = found.pop("ids").tolist()
-        result.append(
-            {
-                name: {id_: values[i] for i, id_ in enumerate(ids)}
-                for name, values in sorted(found.items())
-            }
-        )
+        result.append({name: {id_: values[i] for i, id_ in enumerate(ids)} for name, values in sorted(found.items())})
     return result
 
 
@@ -219,9 +212,7 @@ def test_row_types(tmp_path, data, dtype):
 
 def test_files_of_another_model(tmp_path, data):
     """Refused by name, and nothing has changed."""
-    wide = keras.Sequential(
-        [keras.Input((2,), dtype="int64"), sok.layers.DistributedEmbedding(5, name="embedding")]
-    )
+    wide = keras.Sequential([keras.Input((2,), dtype="int64"), sok.layers.DistributedEmbedding(5, name="embedding")])
     wide.save_weights(tmp_path / "wide.weights.h5")
     narrow = keras.Sequential(
         [keras.Input((2,), dtype="int64"), sok.layers.DistributedEmbedding(WIDTH, name="embedding")]
@@ -230,9 +221,7 @@ def test_files_of_another_model(tmp_path, data):
     before = _states(narrow)
     with pytest.raises(ValueError, match=r"'embedding_table' has dimension 3, the file's table 5"):
         narrow.load_weights(tmp_path / "wide.weights.h5")
-    plain = keras.Sequential(
-        [keras.Input((2,), dtype="int64"), keras.layers.Embedding(9, WIDTH, name="embedding")]
-    )
+    plain = keras.Sequential([keras.Input((2,), dtype="int64"), keras.layers.Embedding(9, WIDTH, name="embedding")])
     plain.save_weights(tmp_path / "plain.weights.h5")
     with pytest.raises(ValueError, match=r"the file holds no 'table.0.keys'"):
         narrow.load_weights(tmp_path / "plain.weights.h5")

@@ -22,9 +22,11 @@ from sok import _native
 
 def test_size_shape_dtype():
     table = sok.DynamicVariable(4, name="items", key_type="int32", dtype="bfloat16")
-    assert table.size == [0, 4] and tuple(table.shape) == (0, 4)
+    assert table.size == [0, 4]
+    assert tuple(table.shape) == (0, 4)
     sok.lookup_sparse(table, tf.constant([1, 2, 2]))
-    assert table.size == [2, 4] and tuple(table.shape) == (2, 4)
+    assert table.size == [2, 4]
+    assert tuple(table.shape) == (2, 4)
     assert (table.name, table.dtype, table.key_dtype) == ("items", "bfloat16", "int32")
     assert repr(table) == "<sok.DynamicVariable 'items' size=[2, 4] dtype=bfloat16>"
     static = sok.Variable([[1.0, 2.0]], name="fixed")
@@ -40,9 +42,7 @@ def test_signatures():
         *("key_type", "dtype", "mode"),
     ]
     names = list(inspect.signature(sok.lookup_sparse).parameters)
-    assert names[:6] == [
-        *("params", "sp_ids", "sp_weights", "combiners", "use_low_frequency_filter", "training")
-    ]
+    assert names[:6] == [*("params", "sp_ids", "sp_weights", "combiners", "use_low_frequency_filter", "training")]
     assert list(inspect.signature(sok.all2all_dense_embedding).parameters)[:2] == ["param", "indices"]
     assert list(inspect.signature(sok.assign).parameters) == ["variable", "indices", "values"]
     assert "mode" in inspect.signature(sok.Variable).parameters
@@ -69,7 +69,8 @@ def test_export_assign_erase(key_type, dtype):
     rows = {id_: [float(i), -float(i)] for i, id_ in enumerate(ids)}
     assert sok.assign(table, np.asarray(ids, key_type), list(rows.values())) is table
     exported_ids, values = sok.export(table)
-    assert exported_ids.dtype.name == key_type and values.dtype.name == dtype
+    assert exported_ids.dtype.name == key_type
+    assert values.dtype.name == dtype
     kinds.assert_rows(kinds.export_as_dict(table), rows)
     sok.assign(table, np.asarray(ids[:1], key_type), [[7.0, 8.0]])
     kinds.assert_rows(kinds.export_as_dict(table), {**rows, ids[0]: [7.0, 8.0]})
@@ -119,7 +120,8 @@ def test_numpy_and_assign_back():
     table = sok.DynamicVariable(2, key_type="uint64")
     sok.assign(table, tf.constant([2**63, 5], tf.uint64), [[1.0, 2.0], [3.0, 4.0]])
     array = table.numpy()
-    assert array.dtype == np.float32 and array.ids.dtype == np.uint64
+    assert array.dtype == np.float32
+    assert array.ids.dtype == np.uint64
     kinds.assert_rows(dict(zip(array.ids.tolist(), np.asarray(array), strict=True)), {
         2**63: [1.0, 2.0], 5: [3.0, 4.0],
     })  # fmt: skip
@@ -135,7 +137,9 @@ def test_filter_variables():
     table, static, dense = sok.DynamicVariable(2), sok.Variable(np.zeros((1, 2))), tf.Variable(1.0)
     weight = keras.Variable(1.0)
     tables, others = sok.filter_variables([dense, table, weight, static])
-    assert tables == [table, static] and others[0] is dense and others[1] is weight
+    assert tables == [table, static]
+    assert others[0] is dense
+    assert others[1] is weight
 
 
 def test_check_out():
@@ -153,14 +157,18 @@ def test_stats():
     sok.erase(table, tf.range(10))
     counters = sok.stats(table)["items"]
     assert (counters["rows"], counters["inserted"], counters["erased"]) == (40, 50, 10)
-    assert counters["row_limit"] >= 100 and counters["index_growths"] == 0
+    assert counters["row_limit"] >= 100
+    assert counters["index_growths"] == 0
     assert counters["bytes"] >= 40 * 4 * 4
-    assert 0 < counters["load_factor"] < 1 and counters["groups_per_find"] >= 1
+    assert 0 < counters["load_factor"] < 1
+    assert counters["groups_per_find"] >= 1
     sok.lookup_sparse(table, tf.range(1000, 9000))
     counters = sok.stats(table)["items"]
-    assert counters["rows"] == 8040 and counters["index_growths"] > 0
+    assert counters["rows"] == 8040
+    assert counters["index_growths"] > 0
     both = sok.stats(table, sok.Variable(np.zeros((3, 2)), name="fixed"))
-    assert list(both) == ["items", "fixed"] and both["fixed"]["rows"] == 3
+    assert list(both) == ["items", "fixed"]
+    assert both["fixed"]["rows"] == 3
 
 
 def test_stats_of_tables_of_one_name():
@@ -225,7 +233,9 @@ def test_memory_goes_with_the_variable():
 
 def test_variables_live_as_keys_of_dicts():
     a, b = sok.DynamicVariable(1), sok.DynamicVariable(1)
-    assert {a: 1, b: 2}[b] == 2 and a != b and a in [b, a]
+    assert {a: 1, b: 2}[b] == 2
+    assert a != b
+    assert a in [b, a]
 
 
 def test_every_dtype_of_the_ops_has_a_kernel():
@@ -259,7 +269,7 @@ def test_ops_are_documented_and_have_shape_functions():
     for name in dir(_native.ops):
         function = getattr(_native.ops, name)
         if name.startswith("sok_") and not name.endswith("_eager_fallback"):
-            assert function.__doc__ and len(function.__doc__) > 80, name
+            assert len(function.__doc__ or "") > 80, name
 
 
 def test_attributes_are_json():

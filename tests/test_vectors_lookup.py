@@ -28,9 +28,7 @@ def test_vectors(run, case, kind):
     table, _ = kinds.table_of({int(id_): row for id_, row in case["table"]})
     weights = case["weights"] and kinds.make(kind, case["weights"], "float32")
     (output,), (slices,), weight_gradients = run(
-        lambda *args: kinds.lookup_with_gradients(
-            [table], [args[0]], [args[1]], [case["combiner"]], [args[2]]
-        ),
+        lambda *args: kinds.lookup_with_gradients([table], [args[0]], [args[1]], [case["combiner"]], [args[2]]),
         kinds.make(kind, _bags(case["ids"]), "int64"),
         weights,
         np.asarray(case["output_gradient"], np.float32),
@@ -70,16 +68,10 @@ def test_two_samples_two_slots():
         tf.constant([40, 50, 10, 20, 30, 50, 10, 30, 20, 10], tf.int64), [0, 4, 7, 9, 10]
     )
     table, rows = kinds.table_of({id_: [id_ / 10, -id_ / 100] for id_ in (10, 20, 30, 40, 50)})
-    optimizer = sok.OptimizerWrapper(
-        keras.optimizers.Adagrad(0.5, initial_accumulator_value=0.1, epsilon=1e-7)
-    )
+    optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.5, initial_accumulator_value=0.1, epsilon=1e-7))
     gradient = np.asarray([[1.0, 2.0], [-1.0, 0.5], [3.0, 0.0], [0.25, -2.0]], np.float32)
-    (output,), (slices,), _ = kinds.lookup_with_gradients(
-        [table], [ids], [None], ["sum"], [gradient]
-    )
-    np.testing.assert_allclose(
-        output, [[12.0, -1.2], [9.0, -0.9], [5.0, -0.5], [1.0, -0.1]], rtol=1e-6
-    )
+    (output,), (slices,), _ = kinds.lookup_with_gradients([table], [ids], [None], ["sum"], [gradient])
+    np.testing.assert_allclose(output, [[12.0, -1.2], [9.0, -0.9], [5.0, -0.5], [1.0, -0.1]], rtol=1e-6)
     by_hand = {
         10: gradient[0] + gradient[1] + gradient[3],
         20: gradient[0] + gradient[2],

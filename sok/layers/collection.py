@@ -66,8 +66,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
         values that this one would."""
         seeds = {name: table.table.seed for name, table in self._tables.items()}
         return [
-            dataclasses.replace(f, table=dataclasses.replace(f.table, seed=seeds[f.table.name]))
-            for f in self._features
+            dataclasses.replace(f, table=dataclasses.replace(f.table, seed=seeds[f.table.name])) for f in self._features
         ]
 
     @property
@@ -114,9 +113,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return {
-            config.name: specs.output_shape(
-                input_shape[config.name], config.combiner, config.table.dimension
-            )
+            config.name: specs.output_shape(input_shape[config.name], config.combiner, config.table.dimension)
             for config in self._features
         }
 

@@ -136,9 +136,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         return specs.output_shape(input_shape, self.combiner, self.dimension)
 
     def compute_output_spec(self, inputs, training=None):
-        return specs.output_spec(
-            inputs, self.combiner, self.dimension, self.compute_dtype, f"layer {self.name!r}"
-        )
+        return specs.output_spec(inputs, self.combiner, self.dimension, self.compute_dtype, f"layer {self.name!r}")
 
     def get_config(self):
         table = self.table_config.get_config()

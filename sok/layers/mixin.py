@@ -40,11 +40,7 @@ class TableMixin:
         known = {id(child) for child in children.values()}
         return {
             **children,
-            **{
-                f"table.{label}": table
-                for label, table in self._labelled_tables().items()
-                if id(table) not in known
-            },
+            **{f"table.{label}": table for label, table in self._labelled_tables().items() if id(table) not in known},
         }
 
     def _lookup_dependency(self, name, *args, **kwargs):
@@ -67,13 +63,9 @@ class TableMixin:
     def load_own_variables(self, store):
         # All is read and checked before anything is written.
         tables = {
-            label: (table, _read(store, label, table, self.name))
-            for label, table in self._labelled_tables().items()
+            label: (table, _read(store, label, table, self.name)) for label, table in self._labelled_tables().items()
         }
-        others = {
-            name: (variable, _get(store, name, self.name))
-            for name, variable in self._other_variables().items()
-        }
+        others = {name: (variable, _get(store, name, self.name)) for name, variable in self._other_variables().items()}
         for table, state in tables.values():
             table.table.set_state(state)
         for variable, value in others.values():
@@ -97,7 +89,7 @@ def _from_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _get(store: Any, name: str, layer: str) -> Any:
-    if name not in store.keys():
+    if name not in set(store.keys()):
         raise ValueError(f"layer {layer!r}: the file holds no {name!r}; it holds {sorted(store.keys())}")
     return store[name]
 
@@ -107,8 +99,7 @@ def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str,
     rows, width = state["values"].shape
     if width != table.dimension:
         raise ValueError(
-            f"layer {layer!r}: the table {table.name!r} has dimension {table.dimension}, the file's "
-            f"table {width}"
+            f"layer {layer!r}: the table {table.name!r} has dimension {table.dimension}, the file's table {width}"
         )
     if table.is_static and rows != table.attributes.rows:
         raise ValueError(

@@ -24,9 +24,7 @@ def output_shape(input_shape: Any, combiner: str | None, dimension: int) -> tupl
     return (*kept, dimension)
 
 
-def output_spec(
-    inputs: Any, combiner: str | None, dimension: int, dtype: str, name: str
-) -> keras.KerasTensor:
+def output_spec(inputs: Any, combiner: str | None, dimension: int, dtype: str, name: str) -> keras.KerasTensor:
     """The symbolic output for symbolic ids, or for a pair (ids, weights).
 
     Raises:
@@ -41,9 +39,7 @@ def output_spec(
         )
     ragged = getattr(ids, "ragged", False)
     if len(ids.shape) not in ((2, 3) if ragged else (1, 2)):
-        raise ValueError(
-            f"{name}: ids must have the shape [batch] or [batch, hotness], got {tuple(ids.shape)}"
-        )
+        raise ValueError(f"{name}: ids must have the shape [batch] or [batch, hotness], got {tuple(ids.shape)}")
     shape = output_shape(ids.shape, combiner, dimension)
     if combiner is None and (ragged or getattr(ids, "sparse", False)) and _KNOWS_RAGGED:
         return keras.KerasTensor(shape, dtype=dtype, ragged=True)
