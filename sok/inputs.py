@@ -27,6 +27,12 @@ class Record:
     def is_ragged(self) -> bool:
         return self.row_splits is not None
 
+    def static_batch_size(self) -> int | None:
+        """The number of bags, if it is known now."""
+        if self.row_splits is None:
+            return self.ids.shape[0]
+        return None if self.row_splits.shape[0] is None else self.row_splits.shape[0] - 1
+
     def batch_size(self) -> tf.Tensor:
         """The number of bags, a scalar that TensorFlow keeps in host memory."""
         if self.row_splits is None:

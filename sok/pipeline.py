@@ -103,8 +103,8 @@ def _record(feature: Feature) -> inputs.Record:
 def _batch_checks(features: list[Feature], records: list[inputs.Record]) -> list[tf.Operation]:
     """Features of one call have one batch size: an error now where it is known, else a check."""
     rule = "features of one call must have one batch size"
-    sizes = [tf.get_static_value(record.batch_size()) for record in records]
-    known = [(feature.name, int(n)) for feature, n in zip(features, sizes) if n is not None]
+    sizes = [record.static_batch_size() for record in records]
+    known = [(feature.name, size) for feature, size in zip(features, sizes) if size is not None]
     for name, size in known[1:]:
         first_name, first = known[0]
         if size != first:

@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input, by the words of its error: what was met and what to write instead."""
 
+import json
+import re
+import subprocess
+import sys
+
 import keras
 import kinds
 import numpy as np
@@ -9,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import sok
-from sok import initializers
+from sok import _native, initializers
 
 
 @pytest.fixture
@@ -244,6 +249,51 @@ def test_out_of_memory_names_bytes_and_leaves_the_table_usable(table):
     ):
         sok.DynamicVariable(4096, capacity=2**31, name="huge")
     np.testing.assert_array_equal(sok.lookup_sparse(table, tf.constant([1, 2])), lookup)
+
+
+_FILL = """
+import os, re, resource
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np, tensorflow as tf, sok
+table = sok.DynamicVariable(4096, initializer="normal", seed=1, name="big")
+ids = np.arange(20, dtype=np.int64)[None]
+before = sok.lookup_sparse(table, ids, combiners="sum").numpy()
+in_use = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 2**30, resource.RLIM_INFINITY))
+try:
+    sok.lookup_sparse(table, np.arange(10**6, dtype=np.int64)[None], combiners="sum")
+except tf.errors.ResourceExhaustedError as error:
+    print(error.message)
+assert table.size == [20, 4096]
+np.testing.assert_array_equal(sok.lookup_sparse(table, ids, combiners="sum"), before)
+sok.lookup_sparse(table, ids + 20)
+assert table.size == [40, 4096]
+print("still works")
+"""
+
+
+def test_table_that_cannot_grow_any_more():
+    """The real thing: 16 GB of new rows where the process may have 1 GB."""
+    done = subprocess.run([sys.executable, "-c", _FILL], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    message, last = done.stdout.splitlines()
+    assert re.search(r"'big': no memory for \w+.*: \d+ bytes asked for, \d+ bytes in use", message)
+    assert last == "still works"
+
+
+def test_library_built_for_another_tensorflow(tmp_path, monkeypatch):
+    (tmp_path / "_sok_ops.so").write_bytes(b"")
+    (tmp_path / "_build_info.json").write_text(json.dumps({"tensorflow": "2.99.1"}))
+    monkeypatch.setattr(_native, "_DIRECTORY", tmp_path)
+    monkeypatch.setattr(_native, "_LIBRARY", tmp_path / "_sok_ops.so")
+    with pytest.raises(ImportError) as error:
+        _native._load()
+    assert "built for TensorFlow 2.99.1" in str(error.value)
+    assert f"TensorFlow {tf.__version__} is installed" in str(error.value)
+    assert "Rebuild it: pip install" in str(error.value)
+    monkeypatch.setattr(_native, "_LIBRARY", tmp_path / "nothing.so")
+    with pytest.raises(ImportError, match=r"nothing\.so is missing. Build it: pip install"):
+        _native._load()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -1,0 +1,47 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Examples in docstrings run, and give what they say; public names have docstrings."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sok
+
+# The native library is no Python module; wrappers of other packages need those.
+_ELSEWHERE = ("sok._sok_ops", "sok.comm.horovod", "sok.comm.build_horovod", "sok.optimizers.tf_keras")
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(sok.__path__, "sok.")
+    if module.name not in _ELSEWHERE and not module.name.endswith("__main__")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    module = importlib.import_module(name)
+    results = doctest.testmod(
+        module,
+        extraglobs={"sok": sok, "tf": tf, "keras": keras, "np": np},
+        optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS,
+    )
+    assert results.failed == 0
+
+
+def test_public_names_say_what_they_do():
+    def check(owner, name):
+        thing = getattr(owner, name)
+        if inspect.ismodule(thing):
+            for inner in getattr(thing, "__all__", []):
+                check(thing, inner)
+        elif callable(thing):
+            assert inspect.getdoc(thing), f"{owner.__name__}.{name} has no docstring"
+
+    for name in sok.__all__:
+        check(sok, name)
