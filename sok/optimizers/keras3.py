@@ -72,7 +72,7 @@ class _Keras3Base(OptimizerWrapper):
         if dense:
             self.inner_optimizer.apply(*map(list, zip(*dense)))
         else:
-            self.inner_optimizer._iterations.assign_add(1)
+            self.inner_optimizer.iterations.assign_add(1)
 
     def finalize_variable_values(self, var_list):
         self.inner_optimizer.finalize_variable_values(filter_variables(var_list)[1])

@@ -151,14 +151,6 @@ class _LegacyBase(_TfKerasBase):
         return tf_keras.optimizers.get(optimizer, use_legacy_optimizer=True)
 
     @property
-    def iterations(self):
-        return self.inner_optimizer.iterations
-
-    @iterations.setter
-    def iterations(self, variable):
-        self.inner_optimizer.iterations = variable
-
-    @property
     def weights(self):
         return self.inner_optimizer.weights
 

@@ -203,6 +203,12 @@ class OptimizerWrapper:
     def iterations(self):
         return self.inner_optimizer.iterations
 
+    @iterations.setter
+    def iterations(self, variable):
+        # The constructors of some base classes set one, which is of no use here.
+        if hasattr(self, "_settings"):
+            self.inner_optimizer.iterations = variable
+
     @property
     def learning_rate(self):
         return self.inner_optimizer.learning_rate
