@@ -17,9 +17,9 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
     >>> sok.stats(table)["items"]["rows"]
     2
     """
-    result = {}
+    result: dict[str, dict[str, float]] = {}
     for variable in variables:
-        counters = dict(variable.table.stats())
+        counters: dict[str, float] = dict(variable.table.stats())
         slots = counters["index_slots"]
         reads = counters.pop("groups_read_to_find_all")
         counters["load_factor"] = counters["rows"] / slots if slots else 0.0

@@ -155,15 +155,20 @@ class LocalizedEmbedding(DistributedEmbedding):
 
     Args:
         dimension, combiner: as for `DistributedEmbedding`, and so are all others.
-        rank: who keeps it.
+        rank: who keeps it; None: the rank that has the fewest bytes of localized tables so far.
 
     Raises:
         ValueError: there is no such rank.
+
+    >>> layer = sok.layers.LocalizedEmbedding(2, "sum", rank=0, initializer="ones")
+    >>> layer(tf.constant([[7, 8]])).numpy()
+    array([[2., 2.]], dtype=float32)
     """
 
-    def __init__(self, dimension, combiner="mean", *, rank=0, **kwargs):
-        self.rank = checks.whole("rank", rank, 0)
-        super().__init__(dimension, combiner, mode=f"localized:{rank}", **kwargs)
+    def __init__(self, dimension, combiner="mean", *, rank=None, **kwargs):
+        self.rank = None if rank is None else checks.whole("rank", rank, 0)
+        mode = "localized" if rank is None else f"localized:{rank}"
+        super().__init__(dimension, combiner, mode=mode, **kwargs)
 
     def get_config(self):
         config = super().get_config()
@@ -178,6 +183,11 @@ class All2AllDenseEmbedding(DistributedEmbedding):
     Args: as for `DistributedEmbedding`, without a combiner.
 
     Input: int ids [batch] or [batch, k]. Output: their shape + [dimension].
+
+    >>> layer = sok.layers.All2AllDenseEmbedding(2, initializer="ones", mask_value=0)
+    >>> layer(tf.constant([[7, 0]])).numpy()
+    array([[[1., 1.],
+            [0., 0.]]], dtype=float32)
     """
 
     def __init__(self, dimension, **kwargs):

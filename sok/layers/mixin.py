@@ -21,6 +21,11 @@ class TableMixin:
     ...         self.users = sok.DynamicVariable(16, name="users")
     """
 
+    # What Keras's layers have.
+    name: str
+    _trainable_variables: list[Any]
+    _non_trainable_variables: list[Any]
+
     def _labelled_tables(self) -> dict[str, TableVariable]:
         """The layer's own tables under the names that files know them by: here, their order."""
         tables = [v for v in self._own_variables() if isinstance(v, TableVariable)]
