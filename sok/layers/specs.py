@@ -41,10 +41,5 @@ def output_spec(inputs: Any, combiner: str | None, dimension: int, dtype: str, n
     if len(ids.shape) not in ((2, 3) if ragged else (1, 2)):
         raise ValueError(f"{name}: ids must have the shape [batch] or [batch, hotness], got {tuple(ids.shape)}")
     shape = output_shape(ids.shape, combiner, dimension)
-    if combiner is None and (ragged or getattr(ids, "sparse", False)) and _KNOWS_RAGGED:
-        return keras.KerasTensor(shape, dtype=dtype, ragged=True)
-    return keras.KerasTensor(shape, dtype=dtype)
-
-
-# Keras 3 learned of symbolic ragged tensors after its first versions.
-_KNOWS_RAGGED = hasattr(keras.KerasTensor((None,)), "ragged")
+    variable = combiner is None and (ragged or getattr(ids, "sparse", False))
+    return keras.KerasTensor(shape, dtype=dtype, ragged=variable)
