@@ -129,12 +129,21 @@ def test_learning_rate_is_assigned_during_training(rng):
 def test_exclude_from_weight_decay(rng):
     first, second, third = (sok.Variable([[1.0]], name=name) for name in ("first", "second", "third"))
     kept, decayed = keras.Variable([1.0], name="kept"), keras.Variable([1.0], name="decayed")
-    optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(0.1, weight_decay=1.0))
+    optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(0.1, weight_decay=1.0), per_table={"second": 0.2})
     optimizer.exclude_from_weight_decay(var_list=[first, kept], var_names=["sec"])
     zero = _slices([0], [[0]])
     optimizer.apply([zero, zero, zero, tf.zeros(1), tf.zeros(1)], [first, second, third, kept, decayed])
     values = [float(np.ravel(v.numpy())[0]) for v in (first, second, third, kept, decayed)]
     np.testing.assert_allclose(values, [1, 1, 0.9, 1, 0.9], rtol=1e-6)
+
+
+def test_hyper_parameters_assigned_later_hold():
+    table = sok.Variable([[1.0]])
+    optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(0.1))
+    optimizer.inner_optimizer.momentum = 0.5
+    for _ in range(2):
+        optimizer.apply([_slices([0], [[1]])], [table])
+    np.testing.assert_allclose(table.numpy(), [[0.75]], rtol=1e-6)
 
 
 # Steps.
@@ -301,6 +310,8 @@ def test_per_table_errors():
         optimizer.apply_gradients([(_slices([0], [[1]]), table)])
     with pytest.raises(ValueError, match="give it to the wrapped optimizer only"):
         sok.OptimizerWrapper(make(0.1), per_table={"items": make(0.1, global_clipnorm=1.0)})
+    with pytest.raises(ValueError, match="loss_scale_factor spans all variables"):
+        sok.OptimizerWrapper(make(0.1), per_table={"items": make(0.1, loss_scale_factor=2.0)})
     with pytest.raises(ValueError, match="cannot train tables with Nadam"):
         sok.OptimizerWrapper(make(0.1), per_table={"items": keras.optimizers.Nadam()})
     with pytest.raises(TypeError, match="use one Keras for both"):

@@ -76,8 +76,16 @@ class Source:
                 raise ValueError(
                     f"{option} needs dense arrays of every table's shape: construct {name} without it, and {instead}"
                 )
-        self.rule = _RULES[name](self)
-        self.initial = initial_of(self.rule, self.value)
+
+    @property
+    def rule(self) -> str:
+        """The native rule that the optimizer is now: assigning a momentum makes it another."""
+        return _RULES[type(self.optimizer).__name__](self)
+
+    @property
+    def initial(self) -> float:
+        """See `sok.stages.update.initial_of`."""
+        return initial_of(self.rule, self.value)
 
     def check_catch_up(self) -> None:
         """Refuses what has no closed form for several steps with a zero gradient.

@@ -121,7 +121,7 @@ class OptimizerWrapper:
             raise ValueError("loss_scale is given twice: construct the optimizer without loss_scale_factor")
         source = source_type(optimizer)(optimizer)
         per_table = self._resolve_per_table(optimizer, per_table or {})
-        name = name or f"sok_{optimizer.get_config()['name']}"
+        name = name or f"sok_{getattr(optimizer, 'name', None) or optimizer._name}"
         table_sources = {table: type(source)(other) for table, other in per_table.items()}
         if update == "lazy_global":
             for each in (source, *table_sources.values()):
@@ -179,10 +179,11 @@ class OptimizerWrapper:
                         f"per_table[{table!r}] is of {type(other).__module__}, but the wrapped optimizer "
                         f"is of {type(optimizer).__module__}: use one Keras for both"
                     )
-            if getattr(other, "global_clipnorm", None):
-                raise ValueError(
-                    f"per_table[{table!r}]: global_clipnorm spans all variables; give it to the wrapped optimizer only"
-                )
+                for option in ("global_clipnorm", "loss_scale_factor"):
+                    if getattr(other, option, None):
+                        raise ValueError(
+                            f"per_table[{table!r}]: {option} spans all variables; give it to the wrapped optimizer only"
+                        )
             resolved[table] = other
         return resolved
 
@@ -311,7 +312,9 @@ class OptimizerWrapper:
         steps = []
         for gradient in tables:
             source, variable = gradient.source, gradient.variable
-            decay = source.decays(variable.name) and id(variable) not in self._settings.undecayed
+            decay = id(variable) not in self._settings.undecayed and all(
+                each.decays(variable.name) for each in (source, self._settings.source)
+            )
             if id(source) not in rates:
                 rates[id(source)] = source.learning_rate(iterations)
             if (id(source), decay) not in hyper:
