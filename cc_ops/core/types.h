@@ -90,12 +90,14 @@ SOK_HD float to_float(Half x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
   return f;
 #else
-  // Shifting the exponent into place and scaling by 2^112 handles subnormal numbers as well.
-  const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fffu) << 13;
+  // TensorFlow's threads treat subnormal floats as zero, so none may arise on the way: a subnormal
+  // half is its mantissa times 2^-24, and the others get their exponent rebiased.
+  const std::uint32_t magnitude = x.bits & 0x7fffu;
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
-  const std::uint32_t scaled = float_bits(bits_float(magnitude) * bits_float(0x77800000u));
-  const std::uint32_t special = (x.bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
-  return bits_float(scaled | special | sign);
+  const std::uint32_t exponent = x.bits & 0x7c00u;
+  const std::uint32_t subnormal = float_bits(static_cast<float>(magnitude) * 5.9604644775390625e-8f);
+  const std::uint32_t rebias = exponent == 0x7c00u ? 224u << 23 : 112u << 23;
+  return bits_float((exponent == 0 ? subnormal : (magnitude << 13) + rebias) | sign);
 #endif
 }
 
