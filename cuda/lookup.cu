@@ -28,28 +28,66 @@ __device__ __forceinline__ const T* row_pointer(const FeatureArgs& feature, Row 
   return feature.table->values<T>().row(row);
 }
 
+// Columns of the row of id number `i`.
 template <typename T, int V>
-__device__ __forceinline__ Vec<V> read_columns(const FeatureArgs& feature, Row row, Key key,
+__device__ __forceinline__ Vec<V> read_columns(const FeatureArgs& feature, Row row, std::int64_t i,
                                                std::int64_t column) {
   if (column >= feature.width) return {};
-  if (row == kNoRow) return default_columns<T, V>(*feature.table, key, column);
+  if (row == kNoRow) return default_columns<T, V>(*feature.table, feature.bags.ids[i], column);
   return load<T, V>(row_pointer<T>(feature, row) + column);
 }
 
 // What a row is multiplied with so that it is no longer than max_norm.
 template <typename T, int V>
-__device__ __noinline__ float norm_scale(const FeatureArgs& feature, const Tile& tile, Row row, Key key) {
+__device__ __noinline__ float norm_scale(const FeatureArgs& feature, const Tile& tile, Row row, std::int64_t i) {
   float square = 0;
   for (std::int64_t c = tile.lane * V; c < feature.width; c += tile.lanes * V) {
-    const Vec<V> v = read_columns<T, V>(feature, row, key, c);
-    for (int i = 0; i < V; ++i) square += v.x[i] * v.x[i];
+    const Vec<V> v = read_columns<T, V>(feature, row, i, c);
+    for (int k = 0; k < V; ++k) square += v.x[k] * v.x[k];
   }
   const float norm = sqrtf(tile.sum(square));
   return norm > feature.max_norm ? feature.max_norm / norm : 1.0f;
 }
 
+// How much a kernel has to do: one id a bag needs no arithmetic at all.
+enum class Work { kOneIdABag, kUnweighted, kGeneral };
+
+// Every bag is one id: rows go straight to the output.
+template <typename T, int V>
+__device__ void copy_rows(const FeatureArgs& feature, const Tile& tile, std::int64_t first,
+                          std::int64_t last) {
+  constexpr int kAhead = 8;
+  for (std::int64_t base = first; base < last; base += tile.lanes) {
+    const int count = static_cast<int>(last - base < tile.lanes ? last - base : tile.lanes);
+    Row row = kNoRow;
+    if (tile.lane < count) {
+      const std::int64_t i = base + tile.lane;
+      row = feature.rows != nullptr ? feature.rows[i]
+                                    : find_row(*feature.table, feature.bags.ids[i], i);
+    }
+    for (std::int64_t column = tile.lane * V; column - tile.lane * V < feature.width;
+         column += tile.lanes * V) {
+      for (int j = 0; j < count; j += kAhead) {
+        Vec<V> read[kAhead];
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          const int from = j + u < count ? j + u : count - 1;
+          read[u] = read_columns<T, V>(feature, tile.shfl(row, from), base + from, column);
+        }
+        if (column >= feature.width) continue;
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          if (j + u >= count) break;
+          store_as<V>(feature.columns.type, feature.columns.data,
+                      (base + j + u) * feature.width + column, read[u]);
+        }
+      }
+    }
+  }
+}
+
 // K vectors of V columns a lane, from `column0` on.
-template <typename T, int V, int K>
+template <typename T, int V, int K, Work W>
 __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::int64_t first_bag,
                              std::int64_t last_bag, std::int64_t column0) {
   constexpr int kAhead = tuning::rows_in_flight(K);
@@ -65,11 +103,14 @@ __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::
   const auto finish_bag = [&] {
     if (bags.weights == nullptr) divisor.total = static_cast<float>(bag_end - bag_begin);
     const float scale = divisor.scale(bags.combiner);
+#pragma unroll
     for (int k = 0; k < K; ++k) {
       const std::int64_t column = lane_column + k * step;
-      if (column >= feature.width) break;
-      for (int i = 0; i < V; ++i) total[k].x[i] = scale == 0.0f ? 0.0f : scale * total[k].x[i];
-      store_as<V>(feature.columns.type, feature.columns.data, bag * feature.width + column, total[k]);
+      if (column < feature.width) {
+        for (int i = 0; i < V; ++i) total[k].x[i] = scale == 0.0f ? 0.0f : scale * total[k].x[i];
+        store_as<V>(feature.columns.type, feature.columns.data, bag * feature.width + column,
+                    total[k]);
+      }
       total[k] = {};
     }
     divisor = {};
@@ -80,35 +121,36 @@ __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::
   const std::int64_t last_id = clamped(bags, bags.end(last_bag - 1));
   for (std::int64_t base = bag_begin; base < last_id; base += tile.lanes) {
     const int count = static_cast<int>(last_id - base < tile.lanes ? last_id - base : tile.lanes);
-    Key key = 0;
     Row row = kNoRow;
     float weight = 1.0f;
     if (tile.lane < count) {
       const std::int64_t i = base + tile.lane;
-      key = bags.ids[i];
-      row = feature.rows != nullptr ? feature.rows[i] : find_row(*feature.table, key, i);
-      if (bags.weights != nullptr) weight = bags.weights[i];
+      row = feature.rows != nullptr ? feature.rows[i] : find_row(*feature.table, bags.ids[i], i);
+      if (W == Work::kGeneral && bags.weights != nullptr) weight = bags.weights[i];
     }
     for (int j = 0; j < count; j += kAhead) {
       Vec<V> read[kAhead][K];
 #pragma unroll
       for (int u = 0; u < kAhead; ++u) {
-        if (j + u >= count) break;
-        const Row r = tile.shfl(row, j + u);
-        const Key id = tile.shfl(key, j + u);
+        // Past the end the last row is read again: no branch stands between the loads.
+        const int from = j + u < count ? j + u : count - 1;
+        const Row r = tile.shfl(row, from);
 #pragma unroll
         for (int k = 0; k < K; ++k) {
-          read[u][k] = read_columns<T, V>(feature, r, id, lane_column + k * step);
+          read[u][k] = read_columns<T, V>(feature, r, base + from, lane_column + k * step);
         }
       }
 #pragma unroll
       for (int u = 0; u < kAhead; ++u) {
         if (j + u >= count) break;
         while (base + j + u >= bag_end) finish_bag();
-        float w = tile.shfl(weight, j + u);
-        if (bags.weights != nullptr) divisor.add(bags.combiner, w);
-        if (feature.max_norm > 0) {
-          w *= norm_scale<T, V>(feature, tile, tile.shfl(row, j + u), tile.shfl(key, j + u));
+        float w = 1.0f;
+        if constexpr (W == Work::kGeneral) {
+          w = tile.shfl(weight, j + u);
+          if (bags.weights != nullptr) divisor.add(bags.combiner, w);
+          if (feature.max_norm > 0) {
+            w *= norm_scale<T, V>(feature, tile, tile.shfl(row, j + u), base + j + u);
+          }
         }
 #pragma unroll
         for (int k = 0; k < K; ++k) {
@@ -121,8 +163,8 @@ __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::
   while (bag < last_bag) finish_bag();
 }
 
-template <typename T, int V, int K>
-__global__ void __launch_bounds__(tuning::kBlock)
+template <typename T, int V, int K, Work W>
+__global__ void __launch_bounds__(tuning::kBlock, K == 1 ? 4 : 2)
     lookup_kernel(const __grid_constant__ LaunchArgs args) {
   const std::int64_t warps = thread_count() / 32;
   for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
@@ -133,8 +175,12 @@ __global__ void __launch_bounds__(tuning::kBlock)
     if (first_bag >= feature.bags.bags) continue;
     const std::int64_t past = first_bag + feature.bags_per_tile;
     const std::int64_t last_bag = past < feature.bags.bags ? past : feature.bags.bags;
-    for (std::int64_t column = 0; column < feature.width; column += tile.lanes * V * K) {
-      combine_bags<T, V, K>(feature, tile, first_bag, last_bag, column);
+    if constexpr (W == Work::kOneIdABag) {
+      copy_rows<T, V>(feature, tile, first_bag, last_bag);
+    } else {
+      for (std::int64_t column = 0; column < feature.width; column += tile.lanes * V * K) {
+        combine_bags<T, V, K, W>(feature, tile, first_bag, last_bag, column);
+      }
     }
   }
 }
@@ -154,15 +200,14 @@ __global__ void __launch_bounds__(tuning::kBlock)
     Divisor divisor;
     float dots = 0;
     for (std::int64_t i = begin; i < end; ++i) {
-      const Key key = bags.ids[i];
-      const Row row = find_row(*feature.table, key, i);
+      const Row row = find_row(*feature.table, bags.ids[i], i);
       float dot = 0;
       for (std::int64_t c = tile.lane * V; c < feature.width; c += tile.lanes * V) {
-        const Vec<V> v = read_columns<T, V>(feature, row, key, c);
+        const Vec<V> v = read_columns<T, V>(feature, row, i, c);
         for (int k = 0; k < V; ++k) dot += g[c + k] * v.x[k];
       }
       dot = tile.sum(dot);
-      if (feature.max_norm > 0) dot *= norm_scale<T, V>(feature, tile, row, key);
+      if (feature.max_norm > 0) dot *= norm_scale<T, V>(feature, tile, row, i);
       const float w = bags.weight(i);
       divisor.add(bags.combiner, w);
       dots += w * dot;
@@ -177,20 +222,25 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-// The shape of a kernel: vectors of V columns, K of them a lane.
+// What decides which kernel a feature needs: the rows' type, vectors of V columns, K of them a lane,
+// and how much there is to do.
 struct Shape {
   RowType type;
   int v, k;
+  Work work;
 
   bool operator<(const Shape& other) const {
-    return std::tie(type, v, k) < std::tie(other.type, other.v, other.k);
+    return std::tie(type, v, k, work) < std::tie(other.type, other.v, other.k, other.work);
   }
 };
 
-Shape shape_of(RowType type, std::int64_t width) {
+Shape shape_of(RowType type, std::int64_t width, const Bags& bags, float max_norm) {
   const int v = width % 4 == 0 ? 4 : 1;
-  const std::int64_t vectors = (width + v - 1) / v;
-  return {type, v, vectors <= 32 ? 1 : vectors <= 64 ? 2 : 4};
+  if (bags.weights != nullptr || max_norm > 0) {
+    return {type, v, width <= 32 * v ? 1 : 4, Work::kGeneral};
+  }
+  if (bags.row_splits == nullptr && bags.hotness == 1) return {type, v, 1, Work::kOneIdABag};
+  return {type, v, width <= 32 * v ? 1 : 4, Work::kUnweighted};
 }
 
 int lanes_of(const Shape& shape, std::int64_t width) {
@@ -210,7 +260,8 @@ Status describe(Context& context, const LookupFeature& feature, FeatureArgs* arg
   args->bags = feature.bags;
   args->columns = feature.output;
   args->max_norm = feature.max_norm;
-  args->lanes = lanes_of(shape_of(view.row_type, view.width), view.width);
+  args->lanes = lanes_of(
+      shape_of(view.row_type, view.width, feature.bags, feature.max_norm), view.width);
   return {};
 }
 
@@ -227,16 +278,24 @@ void share_out(std::vector<FeatureArgs>* features) {
   }
 }
 
+template <int N>
+using Int = std::integral_constant<int, N>;
+template <Work W>
+using Kind = std::integral_constant<Work, W>;
+
 template <typename F>
 Status with_shape(const Shape& shape, F&& f) {
   return with_row_type(shape.type, [&](auto type) {
-    using std::integral_constant;
     const auto with_v = [&](auto v) {
-      if (shape.k == 1) return f(type, v, integral_constant<int, 1>{});
-      if (shape.k == 2) return f(type, v, integral_constant<int, 2>{});
-      return f(type, v, integral_constant<int, 4>{});
+      if (shape.work == Work::kOneIdABag) return f(type, v, Int<1>{}, Kind<Work::kOneIdABag>{});
+      if (shape.work == Work::kUnweighted) {
+        return shape.k == 1 ? f(type, v, Int<1>{}, Kind<Work::kUnweighted>{})
+                            : f(type, v, Int<4>{}, Kind<Work::kUnweighted>{});
+      }
+      return shape.k == 1 ? f(type, v, Int<1>{}, Kind<Work::kGeneral>{})
+                          : f(type, v, Int<4>{}, Kind<Work::kGeneral>{});
     };
-    return shape.v == 4 ? with_v(integral_constant<int, 4>{}) : with_v(integral_constant<int, 1>{});
+    return shape.v == 4 ? with_v(Int<4>{}) : with_v(Int<1>{});
   });
 }
 
@@ -275,7 +334,9 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
       if (feature.bags.ids_count() > 0) inserting.push_back(args);
     }
     if (feature.bags.bags > 0) {
-      groups[shape_of(feature.table->config().row_type, args.width)].push_back(args);
+      groups[shape_of(feature.table->config().row_type, args.width, feature.bags,
+                      feature.max_norm)]
+          .push_back(args);
     }
   }
   SOK_RETURN_IF_ERROR(for_each_launch(inserting, [&](const auto& args) {
@@ -285,8 +346,8 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
     const Shape shape = group.first;
     share_out(&group.second);
     SOK_RETURN_IF_ERROR(for_each_launch(group.second, [&](const auto& args) {
-      return with_shape(shape, [&](auto type, auto v, auto k) {
-        return launch(context, "lookup", lookup_kernel<decltype(type), v(), k()>,
+      return with_shape(shape, [&](auto type, auto v, auto k, auto work) {
+        return launch(context, "lookup", lookup_kernel<decltype(type), v(), k(), work()>,
                       args.units * 32, tuning::kBlock, args);
       });
     }));
@@ -298,11 +359,13 @@ Status weight_gradients(Context& context, const LookupFeature& feature,
                         const float* output_gradient, float* gradients) {
   FeatureArgs args;
   SOK_RETURN_IF_ERROR(describe(context, feature, &args));
-  const Shape shape = shape_of(feature.table->config().row_type, args.width);
-  args.lanes = lanes_of({shape.type, shape.v, 1}, args.width);
+  const int v = args.width % 4 == 0 ? 4 : 1;
+  args.lanes = lanes_of({feature.table->config().row_type, v, 1, Work::kGeneral}, args.width);
   const std::int64_t threads = feature.bags.bags * args.lanes;
-  return with_shape({shape.type, shape.v, 1}, [&](auto type, auto v, auto) {
-    return launch(context, "weight_gradients", weight_gradients_kernel<decltype(type), v()>, threads,
+  return with_row_type(feature.table->config().row_type, [&](auto type) {
+    using T = decltype(type);
+    return launch(context, "weight_gradients",
+                  v == 4 ? weight_gradients_kernel<T, 4> : weight_gradients_kernel<T, 1>, threads,
                   tuning::kBlock, args, output_gradient, gradients);
   });
 }

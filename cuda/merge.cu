@@ -14,6 +14,7 @@
 #include <cub/block/block_scan.cuh>
 
 #include "cuda/launch.cuh"
+#include "cuda/merge.cuh"
 #include "cuda/resolve_features.cuh"
 #include "cuda/stages.h"
 #include "cuda/vec.cuh"
@@ -91,20 +92,6 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-__device__ std::int64_t bag_of(const Bags& bags, std::int64_t i) {
-  if (bags.row_splits == nullptr) return i / bags.hotness;
-  std::int64_t low = 0, high = bags.bags;
-  while (high - low > 1) {
-    const std::int64_t middle = (low + high) / 2;
-    if (bags.row_splits[middle] <= i) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 __global__ void scatter_kernel(const __grid_constant__ LaunchArgs args, MergeScratch scratch,
                                std::int64_t first_id) {
   for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
@@ -176,26 +163,6 @@ __global__ void max_norm_kernel(const TableView* table, const Key* keys, std::in
     }
   }
 }
-
-// Device memory of one op, cut into arrays.
-class Arena {
- public:
-  explicit Arena(Context& context) : context_(context) {}
-
-  template <typename T>
-  T* take(std::int64_t count) {
-    buffers_.push_back(
-        context_.allocate(static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(T)));
-    failed_ = failed_ || buffers_.back().data == nullptr;
-    return buffers_.back().as<T>();
-  }
-  bool failed() const { return failed_; }
-
- private:
-  Context& context_;
-  std::vector<Buffer> buffers_;
-  bool failed_ = false;
-};
 
 }  // namespace
 

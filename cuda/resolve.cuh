@@ -55,7 +55,12 @@ __device__ __forceinline__ std::int64_t take_number(unsigned long long* counter)
 __device__ __forceinline__ FoundOrInserted insert_row(const TableView& table, Key id,
                                                       std::int64_t position) {
   if (table.is_static()) return {static_row(table, id, position), false};
-  return table.index.find_or_insert(id, table.index.hash(id), [&] {
+  const std::uint64_t hash = table.index.hash(id);
+  // Nearly all ids are there: look without ordering first. What this misses because it is just being
+  // inserted, the ordered search below finds.
+  const Row row = table.index.find(id, hash);
+  if (row != kNoRow) return {row, false};
+  return table.index.find_or_insert(id, hash, [&] {
     return table.source.row(take_number(table.source.taken));
   });
 }

@@ -20,6 +20,20 @@ struct ScratchIndex {
   static Status create(Context& context, std::int64_t keys, ScratchIndex* scratch);
 };
 
+// The same where lanes of one warp may belong to different tables: each table in turn.
+__device__ inline void initialize_inserted_of_any_table(const TableView* table, bool inserted,
+                                                        Key key, Row row) {
+  unsigned waiting = __ballot_sync(kFullMask, inserted);
+  while (waiting != 0) {
+    const int from = __ffs(static_cast<int>(waiting)) - 1;
+    const auto* current = reinterpret_cast<const TableView*>(
+        __shfl_sync(kFullMask, reinterpret_cast<unsigned long long>(table), from));
+    const bool mine = inserted && table == current;
+    initialize_inserted(*current, mine, key, row);
+    waiting &= ~__ballot_sync(kFullMask, mine);
+  }
+}
+
 // Gives every id of every feature its row, inserting new ones, and fills new rows: one thread an id.
 static __global__ void __launch_bounds__(tuning::kBlock)
     insert_features_kernel(const __grid_constant__ LaunchArgs args) {
@@ -34,16 +48,7 @@ static __global__ void __launch_bounds__(tuning::kBlock)
       found = insert_row(*feature.table, id, at);
       feature.rows[at] = found.row;
     }
-    // Lanes of one warp may belong to different tables: each table in turn.
-    unsigned waiting = __ballot_sync(kFullMask, found.inserted);
-    while (waiting != 0) {
-      const int from = __ffs(static_cast<int>(waiting)) - 1;
-      const auto* table = reinterpret_cast<const TableView*>(__shfl_sync(
-          kFullMask, reinterpret_cast<unsigned long long>(feature.table), from));
-      const bool mine = found.inserted && feature.table == table;
-      initialize_inserted(*table, mine, id, found.row);
-      waiting &= ~__ballot_sync(kFullMask, mine);
-    }
+    initialize_inserted_of_any_table(feature.table, found.inserted, id, found.row);
   }
 }
 

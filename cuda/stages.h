@@ -84,6 +84,19 @@ struct StepScalars {
 
 Status update(Context& context, std::vector<TableUpdate>& updates, const StepScalars& scalars);
 
+// merge_update.cu ----------------------------------------------------------------------------------
+
+// `update` says which table and optimizer; its keys and gradients are those of the features.
+struct MergeUpdate {
+  TableUpdate update;
+  std::vector<MergeFeature> features;
+};
+
+// The local update of all tables from the gradients of bags, without a synchronisation and without
+// storing the gradients of rows.
+Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
+                    const StepScalars& scalars);
+
 // Plain memory traffic on the op's stream; copies to the host synchronise.
 Status copy(Context& context, void* to, const void* from, std::size_t bytes);
 Status copy_to_host(Context& context, void* to, const void* from, std::size_t bytes);

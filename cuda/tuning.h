@@ -17,8 +17,8 @@ constexpr int kBusyWarps = 2 * 132 * 64;
 // Features, or tables, whose descriptors go into one launch: parameters are copied at every launch.
 constexpr int kFeaturesALaunch = 32;
 
-// Rows in flight per lane in the lookup, for 1, 2 and 4 vectors a lane.
-constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : vectors == 2 ? 2 : 1; }
+// Rows in flight per lane in the lookup, for 1 and 4 vectors a lane.
+constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }
 
 // Contributions of one row that one tile adds up alone; longer segments are cut into pieces.
 constexpr int kPiece = 256;

@@ -26,10 +26,6 @@ struct UpdateLaunch {
     while (t > 0 && tables[t].first_key > key) --t;
     return tables[t];
   }
-  // Neither an infinite gradient nor a refused id may change anything.
-  __device__ bool applies(const UpdateArgs& args) const {
-    return *scalars.apply && *args.table->suppressed == 0;
-  }
 };
 
 // The rows of this warp's 32 keys, new ones initialised.
@@ -51,7 +47,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
     update_kernel(const __grid_constant__ UpdateLaunch launch) {
   for (std::int64_t at = thread_index() / 32 * 32; at < launch.keys; at += thread_count()) {
     const UpdateArgs& args = launch.find(at);
-    if (!launch.applies(args)) continue;
+    if (!applies(launch.scalars, *args.table)) continue;
     const std::int64_t first = at - args.first_key;
     const Row row = rows_of_keys(args, first);
     const O optimizer(args.hyper, *launch.scalars.step);
@@ -61,14 +57,14 @@ __global__ void __launch_bounds__(tuning::kBlock)
     for (int j = tile.number; j < 32; j += tile.tiles) {
       const Row r = __shfl_sync(kFullMask, row, j);
       if (r == kNoRow) continue;
-      update_row<O, T, V>(optimizer, common, args, tile, r,
-                          args.gradients + (first + j) * args.table->width, scale);
+      const StoredGradient<V> read{args.gradients + (first + j) * args.table->width, scale};
+      update_row<O, T, V>(optimizer, common, args, tile, r, read);
     }
   }
 }
 
 __global__ void place_kernel(const __grid_constant__ UpdateArgs args, StepScalars scalars) {
-  if (!*scalars.apply || *args.table->suppressed != 0) return;
+  if (!applies(scalars, *args.table)) return;
   for (std::int64_t at = thread_index() / 32 * 32; at < args.count; at += thread_count()) {
     const Row row = rows_of_keys(args, at);
     if (row != kNoRow) args.places[row] = static_cast<std::uint32_t>(at + (threadIdx.x & 31)) + 1;
@@ -78,7 +74,7 @@ __global__ void place_kernel(const __grid_constant__ UpdateArgs args, StepScalar
 template <typename O, typename T, int V>
 __global__ void __launch_bounds__(tuning::kBlock)
     update_all_kernel(const __grid_constant__ UpdateArgs args, StepScalars scalars) {
-  if (!*scalars.apply || *args.table->suppressed != 0) return;
+  if (!applies(scalars, *args.table)) return;
   const TableView& table = *args.table;
   const O optimizer(args.hyper, *scalars.step);
   const Common common(args.hyper);
@@ -95,25 +91,10 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const std::uint32_t place = args.places[row];
     __syncwarp(tile.mask);
     if (tile.lane == 0) args.places[row] = 0;
-    update_row<O, T, V>(optimizer, common, args, tile, row,
-                        place == 0 ? nullptr : args.gradients + (place - 1) * table.width,
-                        *scalars.scale);
+    const StoredGradient<V> read{
+        place == 0 ? nullptr : args.gradients + (place - 1) * table.width, *scalars.scale};
+    update_row<O, T, V>(optimizer, common, args, tile, row, read);
   }
-}
-
-// Calls f(row type, columns a vector); 16-bit rows go column by column.
-template <typename F>
-Status with_vector(RowType type, std::int64_t width, F&& f) {
-  if (type == RowType::kFloat16) return f(Half{}, std::integral_constant<int, 1>{});
-  if (type == RowType::kBFloat16) return f(BFloat16{}, std::integral_constant<int, 1>{});
-  if (width % 4 == 0) return f(float{}, std::integral_constant<int, 4>{});
-  return f(float{}, std::integral_constant<int, 1>{});
-}
-
-int lanes_for(std::int64_t width, int v) {
-  int lanes = 1;
-  while (lanes < 32 && lanes * v < width) lanes *= 2;
-  return lanes;
 }
 
 struct Prepared {
@@ -159,6 +140,7 @@ Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) 
   const bool vectors = table.config().row_type == RowType::kFloat32 && width % 4 == 0;
   args.lanes = lanes_for(width, vectors ? 4 : 1);
   if (update.reach == Reach::kGlobal) SOK_RETURN_IF_ERROR(table.row_tags(context, &args.places));
+  args.describe(table.view());
   return table.device_view(context, &args.table);
 }
 

@@ -4,6 +4,7 @@
 #define SOK_CUDA_UPDATE_ROWS_CUH_
 
 #include "cc_ops/core/update.h"
+#include "cuda/stages.h"
 #include "cuda/table_view.h"
 #include "cuda/vec.cuh"
 
@@ -22,42 +23,47 @@ struct UpdateArgs {
   std::int64_t first_key = 0;       // counting all keys of the launch
   std::int32_t lanes = 32;
   std::int32_t states[kMostStatesOfOne] = {};
+  // Copies of what the view says, so that no load stands before that of a row: slab 0 and its size.
+  std::int64_t width = 0;
+  std::uint32_t first_rows = 0;
+  void* slab0 = nullptr;
+  float* state_slab0[kMostStatesOfOne] = {};
+  std::int64_t state_width[kMostStatesOfOne] = {};
+
+  // Takes over what the host knows of the table and the optimizer's planes in it.
+  void describe(const TableView& view) {
+    width = view.width;
+    first_rows = view.shape.first;
+    slab0 = view.slab0;
+    for (int s = 0; s < kMostStatesOfOne; ++s) {
+      state_slab0[s] = view.states[states[s]].slab0;
+      state_width[s] = view.states[states[s]].width;
+    }
+  }
+  template <typename T>
+  __device__ __forceinline__ T* weights(Row row) const {
+    if (row < first_rows) return static_cast<T*>(slab0) + static_cast<std::int64_t>(row) * width;
+    return table->values<T>().row(row);
+  }
+  __device__ __forceinline__ float* state(int s, Row row) const {
+    if (row < first_rows) return state_slab0[s] + static_cast<std::int64_t>(row) * state_width[s];
+    return table->states[states[s]].plane(table->shape).row(row);
+  }
 };
 
-// Updates one row, a tile's lanes side by side. `gradient` may be null: all zeros.
-template <typename O, typename T, int V>
+// Updates one row, a tile's lanes side by side. `read(c)` gives the columns [c, c + V) of its gradient;
+// it may be called twice for a column.
+template <typename O, typename T, int V, typename Read>
 __device__ __forceinline__ void update_row(const O& optimizer, const Common& common,
                                            const UpdateArgs& args, const Tile& tile, Row row,
-                                           const float* gradient, float scale) {
-  const TableView& table = *args.table;
-  T* weights = table.values<T>().row(row);
+                                           Read&& read) {
+  T* weights = args.weights<T>(row);
   float* planes[kMostStatesOfOne] = {};
 #pragma unroll
   for (int s = 0; s < O::kStateCount; ++s) {
-    planes[s] = table.states[args.states[s]].plane(table.shape).row(row);
+    planes[s] = args.state(s, row);
   }
-  const auto read = [&](std::int64_t c) {
-    Vec<V> g{};
-    if (gradient != nullptr) g = load<float, V>(gradient + c);
-    for (int i = 0; i < V; ++i) g.x[i] *= scale;
-    return g;
-  };
-  float prepared = 0;
-  if constexpr (O::kRowWise) {
-    float square = 0;
-    for (std::int64_t c = tile.lane * V; c < table.width; c += tile.lanes * V) {
-      const Vec<V> g = read(c);
-      for (int i = 0; i < V; ++i) square += g.x[i] * g.x[i];
-    }
-    square = tile.sum(square) / static_cast<float>(table.width);
-    float state = *planes[0];
-    prepared = optimizer.prepare_row(square, &state);
-    __syncwarp(tile.mask);  // every lane has read the state
-    if (tile.lane == 0) *planes[0] = state;
-  }
-  for (std::int64_t c = tile.lane * V; c < table.width; c += tile.lanes * V) {
-    const Vec<V> g = read(c);
-    Vec<V> w = load<T, V>(weights + c);
+  const auto apply = [&](std::int64_t c, Vec<V> w, const Vec<V>& g, float prepared) {
     if constexpr (O::kRowWise) {
       for (int i = 0; i < V; ++i) {
         float s[1] = {prepared};
@@ -70,15 +76,80 @@ __device__ __forceinline__ void update_row(const O& optimizer, const Common& com
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         float values[kMostStatesOfOne] = {};
+#pragma unroll
         for (int s = 0; s < O::kStateCount; ++s) values[s] = states[s].x[i];
         w.x[i] = update_column(common, optimizer, w.x[i], g.x[i], values);
+#pragma unroll
         for (int s = 0; s < O::kStateCount; ++s) states[s].x[i] = values[s];
       }
 #pragma unroll
       for (int s = 0; s < O::kStateCount; ++s) store<float, V>(planes[s] + c, states[s]);
     }
     store<T, V>(weights + c, w);
+  };
+  const std::int64_t step = tile.lanes * V;
+  if constexpr (O::kRowWise) {
+    const auto square_of = [](const Vec<V>& g) {
+      float square = 0;
+      for (int i = 0; i < V; ++i) square += g.x[i] * g.x[i];
+      return square;
+    };
+    // Where a lane has one vector of the row, the gradient is read once.
+    const bool once = args.width <= step;
+    Vec<V> kept{};
+    float square = 0;
+    for (std::int64_t c = tile.lane * V; c < args.width; c += step) {
+      kept = read(c);
+      square += square_of(kept);
+    }
+    float state = *planes[0];
+    const float prepared =
+        optimizer.prepare_row(tile.sum(square) / static_cast<float>(args.width), &state);
+    __syncwarp(tile.mask);  // every lane has read the state
+    if (tile.lane == 0) *planes[0] = state;
+    for (std::int64_t c = tile.lane * V; c < args.width; c += step) {
+      apply(c, load<T, V>(weights + c), once ? kept : read(c), prepared);
+    }
+  } else {
+    for (std::int64_t c = tile.lane * V; c < args.width; c += step) {
+      const Vec<V> w = load<T, V>(weights + c);
+      apply(c, w, read(c), 0.0f);
+    }
   }
+}
+
+// Reads a gradient that lies in memory; null is all zeros.
+template <int V>
+struct StoredGradient {
+  const float* gradient;
+  float scale;
+
+  __device__ Vec<V> operator()(std::int64_t c) const {
+    Vec<V> g{};
+    if (gradient != nullptr) g = load<float, V>(gradient + c);
+    for (int i = 0; i < V; ++i) g.x[i] *= scale;
+    return g;
+  }
+};
+
+// Calls f(row type, columns a vector); 16-bit rows go column by column.
+template <typename F>
+Status with_vector(RowType type, std::int64_t width, F&& f) {
+  if (type == RowType::kFloat16) return f(Half{}, std::integral_constant<int, 1>{});
+  if (type == RowType::kBFloat16) return f(BFloat16{}, std::integral_constant<int, 1>{});
+  if (width % 4 == 0) return f(float{}, std::integral_constant<int, 4>{});
+  return f(float{}, std::integral_constant<int, 1>{});
+}
+
+inline int lanes_for(std::int64_t width, int v) {
+  int lanes = 1;
+  while (lanes < 32 && lanes * v < width) lanes *= 2;
+  return lanes;
+}
+
+// Neither an infinite gradient nor a refused id may change anything.
+__device__ __forceinline__ bool applies(const StepScalars& scalars, const TableView& table) {
+  return *scalars.apply && *table.suppressed == 0;
 }
 
 }  // namespace sok::cuda

@@ -102,6 +102,32 @@ struct IndexRef {
     return kNoRow;
   }
 
+  // Key and row of a slot, in one 16-byte access on a device: a reader that meets an insertion half
+  // done sees the old pair or the new one.
+  SOK_HD Slot load_slot(std::uint32_t slot) const {
+#if defined(__CUDA_ARCH__)
+    Slot result;
+    unsigned long long key, row;
+    asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(key), "=l"(row) : "l"(slots + slot));
+    result.key = static_cast<Key>(key);
+    result.row = static_cast<Row>(row);
+    return result;
+#else
+    return slots[slot];
+#endif
+  }
+  SOK_HD void store_slot(std::uint32_t slot, Key key, Row row) const {
+#if defined(__CUDA_ARCH__)
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(slots + slot), "l"(key), "l"(static_cast<unsigned long long>(row))
+                 : "memory");
+#else
+    slots[slot].key = key;
+    slots[slot].row = row;
+#endif
+  }
+
   // The slot of `key`, or kNoRow. Nobody may insert at the same time.
   SOK_HD std::uint32_t find_slot(Key key, std::uint64_t hash) const {
     std::uint32_t group = home(hash);
@@ -117,8 +143,21 @@ struct IndexRef {
   }
 
   SOK_HD Row find(Key key, std::uint64_t hash) const {
-    const std::uint32_t slot = find_slot(key, hash);
-    return slot == kNoRow ? kNoRow : slots[slot].row;
+    std::uint32_t group = home(hash);
+    for (std::uint32_t probe = 0; probe < groups; ++probe) {
+      std::uint64_t words[2];
+      load_group(group, words);
+      for (std::uint32_t w = 0; w < 2; ++w) {
+        std::uint64_t match = match_byte(words[w], fingerprint(hash));
+        for (; match != 0; match &= match - 1) {
+          const Slot slot = load_slot(group * kGroup + w * 8 + first_byte(match));
+          if (slot.key == key) return slot.row;
+        }
+      }
+      if ((match_empty(words[0]) | match_empty(words[1])) != 0) return kNoRow;
+      group = next(group);
+    }
+    return kNoRow;
   }
 
   // Finds `key`, or inserts it under the row number that allocate() gives. Any number of threads may
@@ -150,8 +189,7 @@ struct IndexRef {
       const std::uint64_t busy = free_word | (kBusyByte << shift);
       if (!compare_and_swap(word, free_word, busy)) continue;
       const Row row = allocate();
-      slots[free_slot].key = key;
-      slots[free_slot].row = row;
+      store_slot(free_slot, key, row);
       xor_release(word, (kBusyByte ^ fingerprint(hash)) << shift);
       return {row, true};
     }
