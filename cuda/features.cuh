@@ -28,6 +28,7 @@ struct FeatureArgs {
   Row* rows = nullptr;             // of the ids, once they are resolved
   std::uint32_t* tags = nullptr;   // of the table's rows (merge)
   std::int32_t table_number = 0;   // in the call
+  std::uint64_t round = 0;         // of insertions into the table
   std::int64_t first_id = 0;       // of this feature, counting all ids of the launch
   std::int64_t first_unit = 0;     // of this feature, counting all warps' units of the launch
 };

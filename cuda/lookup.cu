@@ -34,7 +34,7 @@ __device__ __forceinline__ Vec<V> read_columns(const FeatureArgs& feature, Row r
                                                std::int64_t column) {
   if (column >= feature.width) return {};
   if (row == kNoRow) return default_columns<T, V>(*feature.table, feature.bags.ids[i], column);
-  return load<T, V>(row_pointer<T>(feature, row) + column);
+  return load_once<T, V>(row_pointer<T>(feature, row) + column);
 }
 
 // What a row is multiplied with so that it is no longer than max_norm.
@@ -170,6 +170,9 @@ __global__ void __launch_bounds__(tuning::kBlock, K == 1 ? 4 : 2)
   for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_unit, unit);
     const Tile tile(feature.lanes);
+    if (feature.rows != nullptr && unit == feature.first_unit && (threadIdx.x & 31) == 0) {
+      feature.table->source.report(feature.round);
+    }
     const std::int64_t first_bag =
         ((unit - feature.first_unit) * tile.tiles + tile.number) * feature.bags_per_tile;
     if (first_bag >= feature.bags.bags) continue;
@@ -330,6 +333,7 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
     SOK_RETURN_IF_ERROR(describe(context, feature, &args));
     if (insert && !feature.table->config().is_static()) {
       args.rows = rows.as<Row>() + first_row;
+      args.round = feature.table->round();
       first_row += feature.bags.ids_count();
       if (feature.bags.ids_count() > 0) inserting.push_back(args);
     }

@@ -128,8 +128,16 @@ __global__ void __launch_bounds__(tuning::kBlock)
       entries[u] = {row, static_cast<std::uint32_t>(feature.table_number)};
       counts[u] = 1ULL << 32 | *tags[u];
     }
+    // One scan an item, not one over all: neighbouring threads then write neighbouring results.
     unsigned long long before[kItems];
-    Scan(storage).ExclusiveSum(counts, before, total);
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+      unsigned long long here = 0;
+      Scan(storage).ExclusiveSum(counts[u], before[u], here);
+      before[u] += total;
+      total += here;
+      __syncthreads();
+    }
     if (threadIdx.x == 0) block_start = atomicAdd(&scratch.counters->rows_and_ids, total);
     __syncthreads();
 #pragma unroll
@@ -150,10 +158,11 @@ __global__ void __launch_bounds__(tuning::kBlock)
 __global__ void __launch_bounds__(tuning::kBlock)
     scatter_kernel(const __grid_constant__ LaunchArgs args, Scratch scratch, std::int64_t first_id) {
   for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
-    const Row row = scratch.rows[first_id + p];
-    if (row == kNoRow) continue;
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
     const std::int64_t i = p - feature.first_id;
+    if (i == 0) feature.table->source.report(feature.round);
+    const Row row = scratch.rows[first_id + p];
+    if (row == kNoRow) continue;
     const std::int64_t bag = bag_of(feature.bags, i);
     const std::uint32_t place = feature.tags[row] + scratch.ranks[first_id + p];
     const int bytes = feature.columns.type == RowType::kFloat32 ? 4 : 2;
@@ -165,39 +174,51 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-// The sum of `count` contributions from `place` on, in their order, at columns [c, c + V).
+// The sum of `count` contributions from `place` on, in their order, at columns [c, c + V). The lanes of
+// the tile read the addresses together; then several gradients are on their way at a time. All lanes
+// call it, also those whose columns lie past the width.
 template <int V>
-__device__ __noinline__ Vec<V> sum_contributions(const Scratch& scratch, std::uint32_t place,
-                                                    std::uint32_t count, std::int64_t c) {
+__device__ __noinline__ Vec<V> sum_contributions(const Scratch& scratch, const Tile& tile,
+                                                 std::uint32_t place, std::uint32_t count,
+                                                 std::int64_t c, std::int64_t width) {
+  constexpr std::uint32_t kAhead = 8;
   Vec<V> total{};
-  std::uint32_t j = 0;
-  for (; j + 4 <= count; j += 4) {
-    Vec<V> g[4];
-#pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      g[u] = load_as<V>(scratch.gradient_type, scratch.sources[place + j + u], c);
+  for (std::uint32_t base = 0; base < count; base += tile.lanes) {
+    const std::uint32_t here = min(count - base, static_cast<std::uint32_t>(tile.lanes));
+    unsigned long long source = 0;
+    float coefficient = 1.0f;
+    if (tile.lane < static_cast<int>(here)) {
+      source = reinterpret_cast<unsigned long long>(scratch.sources[place + base + tile.lane]);
+      if (scratch.coefficients != nullptr) {
+        coefficient = scratch.coefficients[place + base + tile.lane];
+      }
     }
+    for (std::uint32_t j = 0; j < here; j += kAhead) {
+      Vec<V> g[kAhead] = {};
 #pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      const float w =
-          scratch.coefficients == nullptr ? 1.0f : scratch.coefficients[place + j + u];
-      for (int i = 0; i < V; ++i) total.x[i] += w == 0.0f ? 0.0f : w * g[u].x[i];
+      for (std::uint32_t u = 0; u < kAhead; ++u) {
+        const auto* from = reinterpret_cast<const void*>(
+            tile.shfl(source, static_cast<int>(min(j + u, here - 1))));
+        if (c < width) g[u] = load_as<V>(scratch.gradient_type, from, c);
+      }
+#pragma unroll
+      for (std::uint32_t u = 0; u < kAhead; ++u) {
+        const float w = tile.shfl(coefficient, static_cast<int>(min(j + u, here - 1)));
+        if (j + u >= here || w == 0.0f) continue;
+        for (int i = 0; i < V; ++i) total.x[i] += w * g[u].x[i];
+      }
     }
-  }
-  for (; j < count; ++j) {
-    const Vec<V> g = load_as<V>(scratch.gradient_type, scratch.sources[place + j], c);
-    const float w = scratch.coefficients == nullptr ? 1.0f : scratch.coefficients[place + j];
-    for (int i = 0; i < V; ++i) total.x[i] += w == 0.0f ? 0.0f : w * g.x[i];
   }
   return total;
 }
 
 template <int V>
 __device__ __noinline__ Vec<V> sum_pieces(const Scratch& scratch, std::uint32_t first_piece,
-                                          std::uint32_t count, std::int64_t c) {
+                                          std::uint32_t count, std::int64_t c, std::int64_t width) {
   const std::uint32_t pieces = (count + tuning::kPiece - 1) / tuning::kPiece;
   const float* partial = scratch.partials + first_piece * scratch.partial_width + c;
   Vec<V> total{};
+  if (c >= width) return total;
 #pragma unroll 4
   for (std::uint32_t p = 0; p < pieces; ++p) {
     const Vec<V> v = load<float, V>(partial + p * scratch.partial_width);
@@ -214,9 +235,11 @@ __global__ void __launch_bounds__(tuning::kBlock)
   for (std::int64_t p = thread_index() / 32; p < pieces; p += thread_count() / 32) {
     const Piece piece = scratch.pieces[p];
     const std::int64_t width = tables.tables[piece.table].table->width;
-    for (std::int64_t c = tile.lane * V; c < width; c += 32 * V) {
-      store<float, V>(scratch.partials + p * scratch.partial_width + c,
-                      sum_contributions<V>(scratch, piece.place, piece.count, c));
+    for (std::int64_t first = 0; first < width; first += 32 * V) {
+      const std::int64_t c = first + tile.lane * V;
+      const Vec<V> sum =
+          sum_contributions<V>(scratch, tile, piece.place, piece.count, c, width);
+      if (c < width) store<float, V>(scratch.partials + p * scratch.partial_width + c, sum);
     }
   }
 }
@@ -256,20 +279,25 @@ __global__ void __launch_bounds__(tuning::kBlock, 4)
       const UpdateArgs& args = tables.tables[number];
       const O optimizer(args.hyper, step);
       const Common common(args.hyper);
-      const auto read = [&](std::int64_t c) {
-        Vec<V> total;
-        if (ids == 1) {
-          // Most rows: nothing stands between this load and the one of the weights.
-          total = load_as<V>(scratch.gradient_type, first_source, c);
-          for (int i = 0; i < V; ++i) total.x[i] = w == 0.0f ? 0.0f : w * scale * total.x[i];
-          return total;
-        }
-        total = ids <= tuning::kPiece ? sum_contributions<V>(scratch, place, ids, c)
-                                      : sum_pieces<V>(scratch, first_piece, ids, c);
-        for (int i = 0; i < V; ++i) total.x[i] *= scale;
-        return total;
-      };
-      update_row<O, T, V>(optimizer, common, args, tile, row, read);
+      if (ids == 1) {
+        // Most rows: nothing, not even a call, stands between the loads of weights and gradient.
+        const float factor = w == 0.0f ? 0.0f : w * scale;
+        update_row<O, T, V>(optimizer, common, args, tile, row, [&](std::int64_t c) {
+          Vec<V> g{};
+          if (c >= args.width || factor == 0.0f) return g;
+          g = load_as<V>(scratch.gradient_type, first_source, c);
+          for (int i = 0; i < V; ++i) g.x[i] *= factor;
+          return g;
+        });
+      } else {
+        update_row<O, T, V>(optimizer, common, args, tile, row, [&](std::int64_t c) {
+          Vec<V> g = ids <= tuning::kPiece
+                         ? sum_contributions<V>(scratch, tile, place, ids, c, args.width)
+                         : sum_pieces<V>(scratch, first_piece, ids, c, args.width);
+          for (int i = 0; i < V; ++i) g.x[i] *= scale;
+          return g;
+        });
+      }
     }
   }
 }
@@ -384,6 +412,7 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
       }
       FeatureArgs described;
       described.table = args.table;
+      described.round = table.round();
       described.width = width;
       described.bags = feature.bags;
       described.columns = feature.gradient;

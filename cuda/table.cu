@@ -156,6 +156,9 @@ Status Table::create(Context& context, TableConfig config, std::unique_ptr<Table
   table->offending_ = context.allocate_pinned(sizeof(OffendingId));
   if (table->offending_.data == nullptr) return resource_exhausted("no pinned host memory");
   *table->offending_.as<OffendingId>() = {};
+  table->reports_ = context.allocate_pinned(sizeof(Taken));
+  if (table->reports_.data == nullptr) return resource_exhausted("no pinned host memory");
+  *table->reports_.as<Taken>() = {};
   SOK_RETURN_IF_ERROR(to_device(context, c.default_vector.data(), c.default_vector.size(),
                                 &table->default_vector_));
   if (!c.is_static()) SOK_RETURN_IF_ERROR(table->grow_index(context, rows));
@@ -204,7 +207,8 @@ StateView Table::state(int i) const {
 TableView Table::view() const {
   TableView view{};
   view.index = index_;
-  view.source = {taken_.as<unsigned long long>(), free_rows_.as<Row>(), free_, next_};
+  view.source = {taken_.as<unsigned long long>(), reports_.as<Taken>(), free_rows_.as<Row>(), free_,
+                 next_};
   view.shape = shape_;
   view.slab0 = planes_[0].pointers[0];
   view.slabs = static_cast<void* const*>(planes_[0].device_pointers.data);
@@ -252,14 +256,28 @@ Status Table::synchronise_counters(Context& context) {
   free_ -= reused;
   next_ += taken - reused;
   bound_ = live_;
+  settled_round_ = round_;
+  pending_.clear();
   view_is_current_ = false;
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemsetAsync(taken_.data, 0, sizeof(unsigned long long), stream_of(context)));
   return {};
 }
 
+void Table::take_reports() {
+  const volatile Taken* report = reports_.as<Taken>();
+  // Two reads of the round tell that the pair was not replaced in between.
+  const std::uint64_t round = report->round;
+  const std::uint64_t count = report->count;
+  if (round <= settled_round_ || round != report->round) return;
+  while (!pending_.empty() && pending_.front().first <= round) pending_.pop_front();
+  bound_ = live_ + static_cast<std::int64_t>(count);
+  for (const auto& later : pending_) bound_ += later.second;
+}
+
 Status Table::reserve(Context& context, std::int64_t ids) {
   if (config_.is_static()) return {};
+  if (bound_ + ids > row_limit()) take_reports();
   if (bound_ + ids > row_limit()) {
     SOK_RETURN_IF_ERROR(synchronise_counters(context));
     const std::int64_t wanted = live_ + ids;
@@ -281,6 +299,7 @@ Status Table::reserve(Context& context, std::int64_t ids) {
     }
   }
   bound_ += ids;
+  pending_.push_back({++round_, ids});
   return {};
 }
 
@@ -392,7 +411,7 @@ Status Table::erase(Context& context, const Key* keys, std::int64_t count, std::
   live_ -= *erased;
   deleted_ += *erased;
   total_erased_ += *erased;
-  bound_ = live_;
+  bound_ = live_;  // the counters were synchronised above
   view_is_current_ = false;
   return {};
 }
@@ -412,6 +431,8 @@ Status Table::clear(Context& context) {
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemsetAsync(taken_.data, 0, sizeof(unsigned long long), stream_of(context)));
   live_ = free_ = next_ = deleted_ = bound_ = 0;
+  settled_round_ = round_;
+  pending_.clear();
   view_is_current_ = false;
   return {};
 }

@@ -4,6 +4,7 @@
 #define SOK_CUDA_TABLE_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,6 +37,8 @@ class Table {
   // Makes room for `ids` ids, all of which may be new, or changes nothing. Synchronises only if the
   // bound is passed.
   Status reserve(Context& context, std::int64_t ids);
+  // The number of the latest reserve: kernels report it when its insertions are done.
+  std::uint64_t round() const { return round_; }
 
   // These synchronise.
   Status size(Context& context, std::int64_t* rows);
@@ -76,6 +79,7 @@ class Table {
   Status publish_slabs(Context& context, Plane* plane);
   Status fill_initial(Context& context, const Plane& plane, std::size_t slab);
   Status synchronise_counters(Context& context);
+  void take_reports();
   StateView state(int plane) const;
   std::int64_t row_limit() const;
   Status no_memory(const char* what, std::size_t bytes) const;
@@ -88,13 +92,17 @@ class Table {
   std::size_t slabs_ = 0;
   std::int64_t slab_rows_ = 0;
 
-  Buffer taken_, free_rows_, suppressed_, offending_, default_vector_, tags_, view_;
+  Buffer taken_, reports_, free_rows_, suppressed_, offending_, default_vector_, tags_, view_;
   bool view_is_current_ = false;
   std::int64_t tag_rows_ = 0;
 
   // As of the last synchronised moment: keys, rows of erased keys, the first row never used.
   std::int64_t live_ = 0, free_ = 0, next_ = 0;
   std::int64_t bound_ = 0;  // at most so many keys are in the index
+  // Rounds of insertions: the last one, the last before the synchronised moment, and the ids of those
+  // whose outcome the device has not reported.
+  std::uint64_t round_ = 0, settled_round_ = 0;
+  std::deque<std::pair<std::uint64_t, std::int64_t>> pending_;
   std::int64_t deleted_ = 0;
   std::int64_t growths_ = 0, total_erased_ = 0;
 };

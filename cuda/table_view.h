@@ -24,10 +24,18 @@ struct OffendingId {
   std::uint32_t raised;
 };
 
+// How many rows were taken when a round of insertions had ended, in pinned host memory: one 16-byte
+// store of the device.
+struct alignas(16) Taken {
+  std::uint64_t round;
+  std::uint64_t count;
+};
+
 // Rows are given out by a counter that runs from one synchronised moment to the next: first those of
 // erased keys, from the end of `free_rows`, then fresh ones.
 struct RowSource {
   unsigned long long* taken;
+  Taken* report_to;
   const Row* free_rows;
   std::int64_t free;
   std::int64_t next;
@@ -35,6 +43,15 @@ struct RowSource {
   SOK_HD Row row(std::int64_t i) const {
     return i < free ? free_rows[free - 1 - i] : static_cast<Row>(next + i - free);
   }
+
+#if defined(__CUDACC__)
+  // Tells the host, without making it wait, how many rows were taken up to a round of insertions. A
+  // kernel after that round's insertions calls it, from one thread.
+  __device__ void report(std::uint64_t round) const {
+    const unsigned long long now = *static_cast<volatile unsigned long long*>(taken);
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" : : "l"(report_to), "l"(round), "l"(now));
+  }
+#endif
 };
 
 // One optimizer state.

@@ -21,7 +21,7 @@ constexpr int kFeaturesALaunch = 32;
 constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }
 
 // Contributions of one row that one tile adds up alone; longer segments are cut into pieces.
-constexpr int kPiece = 256;
+constexpr int kPiece = 64;
 
 }  // namespace sok::cuda::tuning
 

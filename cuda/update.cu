@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
     for (int j = tile.number; j < 32; j += tile.tiles) {
       const Row r = __shfl_sync(kFullMask, row, j);
       if (r == kNoRow) continue;
-      const StoredGradient<V> read{args.gradients + (first + j) * args.table->width, scale};
+      const StoredGradient<V> read{args.gradients + (first + j) * args.width, scale, args.width};
       update_row<O, T, V>(optimizer, common, args, tile, r, read);
     }
   }
@@ -92,7 +92,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
     __syncwarp(tile.mask);
     if (tile.lane == 0) args.places[row] = 0;
     const StoredGradient<V> read{
-        place == 0 ? nullptr : args.gradients + (place - 1) * table.width, *scalars.scale};
+        place == 0 ? nullptr : args.gradients + (place - 1) * args.width, *scalars.scale,
+        args.width};
     update_row<O, T, V>(optimizer, common, args, tile, row, read);
   }
 }

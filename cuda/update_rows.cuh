@@ -52,7 +52,8 @@ struct UpdateArgs {
 };
 
 // Updates one row, a tile's lanes side by side. `read(c)` gives the columns [c, c + V) of its gradient;
-// it may be called twice for a column.
+// it may be called twice for a column, and is called by all lanes of the tile together, with columns
+// past the width too.
 template <typename O, typename T, int V, typename Read>
 __device__ __forceinline__ void update_row(const O& optimizer, const Common& common,
                                            const UpdateArgs& args, const Tile& tile, Row row,
@@ -63,16 +64,52 @@ __device__ __forceinline__ void update_row(const O& optimizer, const Common& com
   for (int s = 0; s < O::kStateCount; ++s) {
     planes[s] = args.state(s, row);
   }
-  const auto apply = [&](std::int64_t c, Vec<V> w, const Vec<V>& g, float prepared) {
-    if constexpr (O::kRowWise) {
+  const std::int64_t step = tile.lanes * V;
+  if constexpr (O::kRowWise) {
+    float state = *planes[0];
+    const auto square_of = [](const Vec<V>& g) {
+      float square = 0;
+      for (int i = 0; i < V; ++i) square += g.x[i] * g.x[i];
+      return square;
+    };
+    // Where a lane has one vector of the row, everything is read once, and before it is needed.
+    const bool once = args.width <= step;
+    const bool mine = once && tile.lane * V < args.width;
+    Vec<V> w{}, g{};
+    if (mine) w = load<T, V>(weights + tile.lane * V);
+    float square = 0;
+    for (std::int64_t first = 0; first < args.width; first += step) {
+      g = read(first + tile.lane * V);
+      square += square_of(g);
+    }
+    const float prepared =
+        optimizer.prepare_row(tile.sum(square) / static_cast<float>(args.width), &state);
+    __syncwarp(tile.mask);  // every lane has read the state
+    if (tile.lane == 0) *planes[0] = state;
+    for (std::int64_t first = 0; first < args.width; first += step) {
+      const std::int64_t c = first + tile.lane * V;
+      if (!once) g = read(c);
+      if (c >= args.width) continue;
+      if (!once) w = load<T, V>(weights + c);
       for (int i = 0; i < V; ++i) {
         float s[1] = {prepared};
         w.x[i] = update_column(common, optimizer, w.x[i], g.x[i], s);
       }
-    } else {
-      Vec<V> states[O::kStateCount > 0 ? O::kStateCount : 1];
+      store<T, V>(weights + c, w);
+    }
+  } else {
+    for (std::int64_t first = 0; first < args.width; first += step) {
+      const std::int64_t c = first + tile.lane * V;
+      // The loads of weights and states come first: reading the gradient may take longer.
+      Vec<V> w{};
+      Vec<V> states[O::kStateCount > 0 ? O::kStateCount : 1] = {};
+      if (c < args.width) {
+        w = load<T, V>(weights + c);
 #pragma unroll
-      for (int s = 0; s < O::kStateCount; ++s) states[s] = load<float, V>(planes[s] + c);
+        for (int s = 0; s < O::kStateCount; ++s) states[s] = load<float, V>(planes[s] + c);
+      }
+      const Vec<V> g = read(c);
+      if (c >= args.width) continue;
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         float values[kMostStatesOfOne] = {};
@@ -84,36 +121,7 @@ __device__ __forceinline__ void update_row(const O& optimizer, const Common& com
       }
 #pragma unroll
       for (int s = 0; s < O::kStateCount; ++s) store<float, V>(planes[s] + c, states[s]);
-    }
-    store<T, V>(weights + c, w);
-  };
-  const std::int64_t step = tile.lanes * V;
-  if constexpr (O::kRowWise) {
-    const auto square_of = [](const Vec<V>& g) {
-      float square = 0;
-      for (int i = 0; i < V; ++i) square += g.x[i] * g.x[i];
-      return square;
-    };
-    // Where a lane has one vector of the row, the gradient is read once.
-    const bool once = args.width <= step;
-    Vec<V> kept{};
-    float square = 0;
-    for (std::int64_t c = tile.lane * V; c < args.width; c += step) {
-      kept = read(c);
-      square += square_of(kept);
-    }
-    float state = *planes[0];
-    const float prepared =
-        optimizer.prepare_row(tile.sum(square) / static_cast<float>(args.width), &state);
-    __syncwarp(tile.mask);  // every lane has read the state
-    if (tile.lane == 0) *planes[0] = state;
-    for (std::int64_t c = tile.lane * V; c < args.width; c += step) {
-      apply(c, load<T, V>(weights + c), once ? kept : read(c), prepared);
-    }
-  } else {
-    for (std::int64_t c = tile.lane * V; c < args.width; c += step) {
-      const Vec<V> w = load<T, V>(weights + c);
-      apply(c, w, read(c), 0.0f);
+      store<T, V>(weights + c, w);
     }
   }
 }
@@ -123,10 +131,11 @@ template <int V>
 struct StoredGradient {
   const float* gradient;
   float scale;
+  std::int64_t width;
 
   __device__ Vec<V> operator()(std::int64_t c) const {
     Vec<V> g{};
-    if (gradient != nullptr) g = load<float, V>(gradient + c);
+    if (gradient != nullptr && c < width) g = load<float, V>(gradient + c);
     for (int i = 0; i < V; ++i) g.x[i] *= scale;
     return g;
   }

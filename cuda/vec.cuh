@@ -37,6 +37,20 @@ __device__ __forceinline__ Vec<V> load(const T* p) {
   return v;
 }
 
+// A load of a row that this kernel reads once: it need not stay in the L1.
+template <typename T, int V>
+__device__ __forceinline__ Vec<V> load_once(const T* p) {
+  if constexpr (V == 4 && sizeof(T) == 4) {
+    Vec<V> v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x[0]), "=f"(v.x[1]), "=f"(v.x[2]), "=f"(v.x[3])
+                 : "l"(p));
+    return v;
+  } else {
+    return load<T, V>(p);
+  }
+}
+
 template <typename T, int V>
 __device__ __forceinline__ void store(T* p, const Vec<V>& v) {
   if constexpr (V == 1) {

@@ -75,6 +75,12 @@ inline Status find_optimizer(const std::string& name, const OptimizerSpec** foun
   return invalid_argument("unknown optimizer '", name, "': it must be one of ", known);
 }
 
+inline Status check_hyper(const OptimizerSpec& optimizer, std::int64_t count) {
+  if (count == static_cast<std::int64_t>(optimizer.hyper.size())) return {};
+  return invalid_argument("update: optimizer '", optimizer.name, "' has ", optimizer.hyper.size(),
+                          " hyper-parameters, got ", count);
+}
+
 // Calls f with the functor's type (as a null pointer to it).
 template <typename F>
 auto with_optimizer(OptimizerId id, F&& f) {

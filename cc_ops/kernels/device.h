@@ -115,6 +115,33 @@ class CpuDevice {
                        scalars.scale->flat<float>()(0));
   }
 
+  Status merge_update(const LockedTables<Table>& tables,
+                      const std::vector<std::vector<MergeFeature>>& features,
+                      const std::vector<UpdateRequest>& requests, const StepTensors& scalars) {
+    if (!scalars.apply->flat<bool>()(0)) return {};
+    std::vector<std::vector<Key>> keys(requests.size());
+    std::vector<std::vector<float>> gradients(requests.size());
+    std::vector<cpu::TableUpdate> updates;
+    for (std::size_t t = 0; t < requests.size(); ++t) {
+      const std::int64_t width = tables[t].config().dimension;
+      cpu::Merge merge(executor_, tables[t], features[t], width);
+      keys[t].resize(merge.count());
+      gradients[t].resize(merge.count() * width);
+      merge.write(keys[t].data(), gradients[t].data());
+      const auto hyper = requests[t].hyper->flat<float>();
+      updates.push_back({&tables[t],
+                         requests[t].optimizer,
+                         {hyper.data(), hyper.data() + hyper.size()},
+                         Reach::kLocal,
+                         keys[t].data(),
+                         gradients[t].data(),
+                         merge.count(),
+                         true});
+    }
+    return cpu::update(executor_, updates, scalars.step->flat<std::int64_t>()(0),
+                       scalars.scale->flat<float>()(0));
+  }
+
   Status size(Table& table, std::int64_t* rows) {
     *rows = table.size();
     return {};
@@ -251,10 +278,24 @@ class GpuDevice {
       updates.push_back(std::move(update));
       touched.push_back(&tables[t]);
     }
-    SOK_RETURN_IF_ERROR(cuda::update(
-        context_, updates,
-        {scalars.step->flat<std::int64_t>().data(), scalars.scale->flat<float>().data(),
-         scalars.apply->flat<bool>().data()}));
+    SOK_RETURN_IF_ERROR(cuda::update(context_, updates, on_device(scalars)));
+    return finish(touched);
+  }
+  Status merge_update(const LockedTables<Table>& tables,
+                      const std::vector<std::vector<MergeFeature>>& features,
+                      const std::vector<UpdateRequest>& requests, const StepTensors& scalars) {
+    std::vector<cuda::MergeUpdate> updates(requests.size());
+    std::vector<Table*> touched;
+    for (std::size_t t = 0; t < requests.size(); ++t) {
+      cuda::TableUpdate& update = updates[t].update;
+      update.table = &tables[t];
+      update.optimizer = requests[t].optimizer;
+      update.hyper = requests[t].hyper->template flat<float>().data();
+      update.initials.assign(requests[t].optimizer->hyper.size(), requests[t].initial);
+      updates[t].features = features[t];
+      touched.push_back(&tables[t]);
+    }
+    SOK_RETURN_IF_ERROR(cuda::merge_update(context_, updates, on_device(scalars)));
     return finish(touched);
   }
   Status size(Table& table, std::int64_t* rows) {
@@ -332,6 +373,11 @@ class GpuDevice {
     }
     tensorflow::OpKernelContext* context_;
   };
+
+  static cuda::StepScalars on_device(const StepTensors& scalars) {
+    return {scalars.step->flat<std::int64_t>().data(), scalars.scale->flat<float>().data(),
+            scalars.apply->flat<bool>().data()};
+  }
 
   Status finish(const std::vector<Table*>& tables) {
     if (!debug_sync()) return {};

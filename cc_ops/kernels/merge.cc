@@ -1,7 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 #include "cc_ops/kernels/device.h"
-#include "cc_ops/kernels/feature_inputs.h"
+#include "cc_ops/kernels/merge_inputs.h"
 
 namespace sok {
 namespace {
@@ -29,22 +29,9 @@ class MergeOp final : public OpKernel {
 
  private:
   Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
-    std::vector<Bags> bags;
-    SOK_RETURN_IF_ERROR(inputs_.read(context, Device::kOnHost, &bags));
-    tensorflow::OpInputList gradients;
-    if (!context->input_list("gradients", &gradients).ok()) {
-      return {Code::kInternal, "Merge: inputs are missing"};
-    }
-    std::vector<std::vector<typename Device::MergeFeature>> features(inputs_.tables());
-    for (int f = 0; f < inputs_.features(); ++f) {
-      if (gradients[f].NumElements() != bags[f].bags * inputs_.dimension(f)) {
-        return invalid_argument("feature ", f, ": the gradient's shape ",
-                                gradients[f].shape().DebugString(), " is not [", bags[f].bags, ", ",
-                                inputs_.dimension(f), "]");
-      }
-      features[inputs_.table_of(f)].push_back(
-          {bags[f], {row_type_of(output_types_[f]), gradients[f].data()}});
-    }
+    std::vector<std::vector<typename Device::MergeFeature>> features;
+    SOK_RETURN_IF_ERROR(
+        read_merge_features<Device>(context, inputs_, output_types_, &features));
     Device device(context);
     for (int t = 0; t < inputs_.tables(); ++t) {
       const std::int64_t width = inputs_.table_dimension(t);

@@ -62,11 +62,7 @@ class UpdateOp final : public OpKernel {
                                 " keys must have the shape [", count, ", ", config.dimension,
                                 "], got ", gradients[t].shape().DebugString());
       }
-      if (hyper[t].NumElements() != static_cast<std::int64_t>(optimizers_[t]->hyper.size())) {
-        return invalid_argument("update: optimizer '", optimizers_[t]->name, "' has ",
-                                optimizers_[t]->hyper.size(), " hyper-parameters, got ",
-                                hyper[t].NumElements());
-      }
+      SOK_RETURN_IF_ERROR(check_hyper(*optimizers_[t], hyper[t].NumElements()));
       requests.push_back({optimizers_[t], reaches_[t], &keys[t], &gradients[t], &hyper[t],
                           initials_[t], unique_[t]});
     }

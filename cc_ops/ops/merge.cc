@@ -12,7 +12,8 @@ REGISTER_OP("Sok>Merge")
     .Output("key_gradients: num_tables * float")
     .SOK_FEATURE_ATTRS
     .Attr("output_types: list({float, half, bfloat16}) >= 1")
-    .SetIsStateful()
+    // Not stateful: it changes nothing, so that a function whose update does the merging itself
+    // (Sok>MergeUpdate) drops it.
     .SetShapeFn([](sok::InferenceContext* c) {
       std::vector<std::int32_t> dimensions;
       TF_RETURN_IF_ERROR(c->GetAttr("dimensions", &dimensions));

@@ -1,7 +1,6 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
+#include "cc_ops/ops/shapes.h"
 
 REGISTER_OP("Sok>Update")
     .Input("tables: num_tables * resource")
@@ -35,3 +34,23 @@ unique: for each table, whether its keys are known to be different.
 initials: for each table, what the states start with that start at a hyper-parameter
   (an accumulator); others start at 0.
 )doc");
+
+REGISTER_OP("Sok>MergeUpdate")
+    .Input("tables: num_tables * resource")
+    .Input("ids: num_features * int64")
+    .Input("row_splits: num_features * int64")
+    .Input("weights: num_features * float")
+    .Input("gradients: output_types")
+    .Input("hyper: num_tables * float")
+    .Input("step: int64")
+    .Input("scale: float")
+    .Input("apply: bool")
+    .SOK_FEATURE_ATTRS
+    .Attr("output_types: list({float, half, bfloat16}) >= 1")
+    .Attr("optimizers: list(string)")
+    .Attr("initials: list(float)")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Sok>Merge and Sok>Update (local) in one: the gradients of rows are never stored.\n\n"
+         "gradients: of the lookup's outputs, [batch, dimension] a feature.\n"
+         "hyper, step, scale, apply, optimizers, initials: as for Sok>Update.\n" SOK_FEATURE_DOC);

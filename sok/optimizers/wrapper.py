@@ -17,7 +17,7 @@ from sok.lookup import filter_variables
 from sok.optimizers import across_ranks
 from sok.optimizers.clipping import TableGradient, all_finite, clip
 from sok.optimizers.rules import LegacySource, Source, TfKerasSource, source_type
-from sok.stages.merge import merge_slices
+from sok.stages.merge import MergedSlices, merge_slices
 from sok.stages.update import TableStep, update
 from sok.variables import TableVariable
 
@@ -293,7 +293,9 @@ class OptimizerWrapper:
         )
         # Before the dense step, which advances the step's number and perhaps the learning rate.
         if tables:
-            self._update_tables(tables, scale, apply)
+            # Clipping and the finite flag read the rows' gradients; otherwise only the update does.
+            fuse = not check_finite and not any(s.clips() for s in (settings.source, *(t.source for t in tables)))
+            self._update_tables(tables, scale, apply, fuse)
         if check_finite:
             tf.cond(apply, lambda: _no_output(apply_dense(dense)), lambda: None)
         else:
@@ -304,7 +306,7 @@ class OptimizerWrapper:
         slices = merge_slices([v.table for _, v in pairs], [_as_slices(g, v) for g, v in pairs])
         return [TableGradient(v, s, self._source_of(v)) for s, (_, v) in zip(slices, pairs)]
 
-    def _update_tables(self, tables: list[TableGradient], scale: Any, apply: Any) -> None:
+    def _update_tables(self, tables: list[TableGradient], scale: Any, apply: Any, fuse: bool) -> None:
         iterations = tf.convert_to_tensor(self.inner_optimizer.iterations)
         step = tf.cast(iterations, tf.int64) + 1
         rates: dict[int, tf.Tensor] = {}
@@ -329,7 +331,7 @@ class OptimizerWrapper:
                     source.initial,
                 )
             )
-        update(steps, step, scale=scale, apply=apply)
+        update(steps, step, scale=scale, apply=apply, fuse=fuse)
 
 
 def _class_for(optimizer: Any, loss_scale: Any) -> type[OptimizerWrapper]:
@@ -356,7 +358,8 @@ def _as_slices(gradient: Any, variable: TableVariable) -> tf.IndexedSlices:
             f"the gradient of the table {variable.name!r} must be the tf.IndexedSlices that the tape "
             f"gave, got {type(gradient).__name__}"
         )
-    if tf.is_tensor(gradient.values) and tf.is_tensor(gradient.indices):
+    # A merge that is not done yet is not asked for its result.
+    if isinstance(gradient, MergedSlices) or tf.is_tensor(gradient.values) and tf.is_tensor(gradient.indices):
         return gradient
     return tf.IndexedSlices(tf.convert_to_tensor(gradient.values), tf.convert_to_tensor(gradient.indices))
 

@@ -2,22 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage 7' and 2', merge: gradients of bags become one summed gradient a different key."""
 
+import contextlib
+
 import tensorflow as tf
 
 from sok import _native
 from sok.table import TableValue
 
 
-class MergedSlices(tf.IndexedSlices):
-    """The gradient of a table whose keys are all different.
+class Merge:
+    """One merge, done when its result is asked for.
 
-    What changes it on the way to the optimizer (the tape, when it adds two of them; clipping by the
-    user) makes a plain `tf.IndexedSlices`, so this type is proof enough to skip a second merge.
-    """
-
-
-def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], attributes: dict) -> list[MergedSlices]:
-    """One gradient a table: keys int64 [n], values float32 [n, dimension].
+    An update that nobody stands before (clipping, a look at the gradients) does the merging itself, so
+    that this never runs and the gradients of rows are never stored.
 
     Args:
         tables: handles.
@@ -25,8 +22,52 @@ def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], a
         gradients: of the lookup's outputs.
         attributes: of the lookup.
     """
-    keys, values = _native.ops.sok_merge(tables=tables, **features, gradients=gradients, **attributes)
-    return [MergedSlices(v, k) for k, v in zip(keys, values)]
+
+    def __init__(self, tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], attributes: dict):
+        self.tables = tables
+        self.features = features
+        self.gradients = gradients
+        self.attributes = attributes
+        self._result = None
+
+    def result(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """For each table keys int64 [n] and values float32 [n, dimension]."""
+        if self._result is None:
+            # In the graph of the backward pass, also when a branch asks first.
+            symbolic = tf.is_symbolic_tensor(self.gradients[0])
+            with self.gradients[0].graph.as_default() if symbolic else contextlib.nullcontext():
+                self._result = _native.ops.sok_merge(
+                    tables=self.tables, **self.features, gradients=self.gradients, **self.attributes
+                )
+        return self._result
+
+
+class MergedSlices(tf.IndexedSlices):
+    """The gradient of a table whose keys are all different.
+
+    What changes it on the way to the optimizer (the tape, when it adds two of them; clipping by the
+    user) makes a plain `tf.IndexedSlices`, so this type is proof enough to skip a second merge.
+
+    origin: the merge that gives the values, and this table's place in it; None if they are given.
+    """
+
+    def __init__(self, values=None, indices=None, origin: tuple[Merge, int] | None = None):
+        super().__init__(values, indices)
+        self.origin = origin
+
+    @property
+    def values(self):
+        return self._values if self.origin is None else self.origin[0].result()[1][self.origin[1]]
+
+    @property
+    def indices(self):
+        return self._indices if self.origin is None else self.origin[0].result()[0][self.origin[1]]
+
+
+def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], attributes: dict) -> list[MergedSlices]:
+    """One gradient a table. The arguments are those of `Merge`."""
+    origin = Merge(tables, features, gradients, attributes)
+    return [MergedSlices(origin=(origin, place)) for place in range(len(tables))]
 
 
 def merge_slices(tables: list[TableValue], gradients: list[tf.IndexedSlices]) -> list[MergedSlices]:

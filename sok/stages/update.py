@@ -41,25 +41,61 @@ def initial_of(optimizer: str, value) -> float:
     return float(value(names.pop())) if names else 0.0
 
 
-def update(steps: list[TableStep], step, *, scale=1.0, apply=True) -> tf.Operation | None:
-    """Applies one optimizer step to every table, in one op.
+def update(steps: list[TableStep], step, *, scale=1.0, apply=True, fuse=False) -> None:
+    """Applies one optimizer step to every table.
 
     Args:
         steps: one entry a table.
         step: the number of this step, from 1.
         scale: multiplied with every gradient.
         apply: a scalar; false leaves every table as it is.
+        fuse: nobody else reads the rows' gradients: updates of the local reach do the merging themselves.
     """
-    return _native.ops.sok_update(
+    scalars = {
+        "step": tf.cast(step, tf.int64),
+        "scale": tf.cast(scale, tf.float32),
+        "apply": apply,
+    }
+    if fuse:
+        steps = _fuse(steps, scalars)
+    if not steps:
+        return
+    _native.ops.sok_update(
         tables=[step_.table.handle for step_ in steps],
         keys=[step_.gradient.indices for step_ in steps],
         gradients=[step_.gradient.values for step_ in steps],
         hyper=[step_.hyper for step_ in steps],
-        step=tf.cast(step, tf.int64),
-        scale=tf.cast(scale, tf.float32),
-        apply=apply,
+        **scalars,
         optimizers=[step_.optimizer for step_ in steps],
         reaches=[step_.reach for step_ in steps],
         unique=[isinstance(step_.gradient, MergedSlices) for step_ in steps],
         initials=[step_.initial for step_ in steps],
     )
+
+
+def _fuse(steps: list[TableStep], scalars: dict) -> list[TableStep]:
+    """Updates the tables whose gradients are all that one merge gave; the steps that are left."""
+    groups: dict[int, dict[int, TableStep]] = {}
+    for step_ in steps:
+        origin, place = step_.gradient.origin or (None, 0)
+        # A row clipped to max_norm bends its gradient: only the merge does that.
+        if step_.reach == "local" and origin is not None and not any(origin.attributes["max_norms"]):
+            groups.setdefault(id(origin), {})[place] = step_
+    done = set()
+    for group in groups.values():
+        origin = next(iter(group.values())).gradient.origin[0]
+        if len(group) != len(origin.tables):
+            continue  # a table of the lookup is frozen or updated otherwise
+        ordered = [group[place] for place in range(len(group))]
+        _native.ops.sok_merge_update(
+            tables=origin.tables,
+            **origin.features,
+            gradients=origin.gradients,
+            hyper=[step_.hyper for step_ in ordered],
+            **scalars,
+            **origin.attributes,
+            optimizers=[step_.optimizer for step_ in ordered],
+            initials=[step_.initial for step_ in ordered],
+        )
+        done.update(id(step_) for step_ in ordered)
+    return [step_ for step_ in steps if id(step_) not in done]
