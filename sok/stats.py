@@ -1,12 +1,22 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of tables."""
+"""Counters of tables and of stages."""
 
+import re
+
+from sok import _native
 from sok.variables import TableVariable
 
 
 def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
-    """What tables hold and have done, by the name of the table ("items", "items_1" if two share it).
+    """What tables hold and have done, by the name of the table ("items", "items_1" if two share it);
+    without tables, what the stages have done in this process, by the name of the stage.
+
+    Of a stage: calls, seconds (on the host), and for one that sends something to other ranks
+    (exchange_counts, exchange_ids, exchange_rows, exchange_gradients, …) sent_bytes and sent_rows; what
+    stays on this rank does not count.
+
+    Of a table, on several ranks of the part that this one keeps:
 
     rows, row_limit (rows that fit before the index grows), bytes (memory of index, rows and states),
     inserted, erased, index_growths; load_factor (of the index), groups_per_find (groups of 16 slots
@@ -16,7 +26,11 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
     >>> _ = sok.lookup_sparse(table, tf.constant([3, 4]))
     >>> sok.stats(table)["items"]["rows"]
     2
+    >>> sok.stats()["lookup"]["calls"] >= 1
+    True
     """
+    if not variables:
+        return {_stage(op): counters for op, counters in _native.call_json("sok_stage_stats").items()}
     result: dict[str, dict[str, float]] = {}
     for variable in variables:
         counters: dict[str, float] = dict(variable.table.stats())
@@ -30,3 +44,9 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
             name = f"{variable.name}_{same}"
         result[name] = counters
     return result
+
+
+def _stage(op: str) -> str:
+    """The stage of an op: "table_export" for "Sok>TableExport"."""
+    name = op.removeprefix("Sok>")
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

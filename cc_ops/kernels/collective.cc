@@ -37,7 +37,7 @@ class Call final : public WatchedCollective {
              FunctionLibraryRuntime::Handle body, const std::vector<Tensor>& arguments,
              StageCount sent) {
     sent_ = sent;
-    number_ = watch_collective(name_, timeout_, self);
+    step_ = begin_collective(name_, timeout_, self);
     FunctionLibraryRuntime::Options options(context_->step_id());
     options.create_rendezvous = true;
     options.cancellation_manager = &cancellation_;
@@ -53,9 +53,9 @@ class Call final : public WatchedCollective {
 
  private:
   void finish(const absl::Status& status) {
-    forget_collective(this);
     if (finished_.exchange(true)) return;
     if (!status.ok()) return fail(status.code(), std::string(status.message()));
+    end_collective(this);
     sent_.calls = 1;
     sent_.seconds = timer_.seconds();
     count_stage(stage_, sent_);
@@ -66,12 +66,12 @@ class Call final : public WatchedCollective {
   }
 
   void fail(absl::StatusCode code, const std::string& reason) {
-    std::string message =
-        concat("collective '", name_, "' (call ", number_, " of it in this process) failed after ",
-               timer_.seconds(), " s: ", reason);
-    if (const std::string others = explain_collective(name_); !others.empty()) {
+    std::string message = concat("collective '", name_, "' failed in its step ", step_, " after ",
+                                 timer_.seconds(), " s: ", reason);
+    if (const std::string others = explain_failure(name_); !others.empty()) {
       message += "\n" + others;
     }
+    end_collective(this);
     context_->SetStatus(absl::Status(code, message));
     done_();
   }
@@ -80,7 +80,7 @@ class Call final : public WatchedCollective {
   AsyncOpKernel::DoneCallback done_;
   std::string name_, stage_;
   double timeout_;
-  std::int64_t number_ = 0;
+  std::int64_t step_ = 0;
   StageCount sent_;
   StageTimer timer_;
   std::atomic<bool> finished_{false};

@@ -21,7 +21,7 @@ using Explain = void (*)(const char* name, char* buffer, int size);
 
 struct Running {
   std::string name;
-  std::int64_t number;
+  std::int64_t step;
   Clock::time_point start, deadline;
   std::shared_ptr<WatchedCollective> collective;
 };
@@ -44,11 +44,11 @@ class Watch {
     const Clock::time_point now = Clock::now();
     const auto limit = std::chrono::duration_cast<Clock::duration>(
         std::chrono::duration<double>(seconds));
-    const std::int64_t number = ++calls_[name];
-    running_.push_back({name, number, now, now + limit, std::move(collective)});
+    const std::int64_t step = ++steps_[name];
+    running_.push_back({name, step, now, now + limit, std::move(collective)});
     // Waking the thread for each collective would cost more than the collective of a small batch.
     if (running_.back().deadline < next_check_) changed_.notify_one();
-    return number;
+    return step;
   }
 
   void remove(const WatchedCollective* collective) {
@@ -62,14 +62,18 @@ class Watch {
     }
   }
 
-  // JSON: the oldest collective that runs now.
+  // As JSON: the oldest collective that runs now, if one does, and the last one that failed.
   std::string now() {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (running_.empty()) return "{}";
-    const Running& oldest = running_.front();
     std::ostringstream out;
-    out << "{\"name\": \"" << oldest.name << "\", \"call\": " << oldest.number << ", \"seconds\": "
-        << std::chrono::duration<double>(Clock::now() - oldest.start).count() << "}";
+    out << "{\"failed\": \"" << failed_ << "\"";
+    if (!running_.empty()) {
+      const Running& oldest = running_.front();
+      out << ", \"name\": \"" << oldest.name << "\", \"step\": " << oldest.step
+          << ", \"seconds\": "
+          << std::chrono::duration<double>(Clock::now() - oldest.start).count();
+    }
+    out << "}";
     return out.str();
   }
 
@@ -82,6 +86,7 @@ class Watch {
     Explain explain;
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      failed_ = name;
       explain = explain_;
     }
     if (explain == nullptr) return "";
@@ -119,25 +124,28 @@ class Watch {
   std::condition_variable changed_;
   Clock::time_point next_check_ = Clock::now();
   std::list<Running> running_;
-  std::map<std::string, std::int64_t> calls_;
+  std::map<std::string, std::int64_t> steps_;
+  std::string failed_;
   Explain explain_ = nullptr;
   bool started_ = false;
 };
 
 }  // namespace
 
-std::int64_t watch_collective(const std::string& name, double seconds,
+std::int64_t begin_collective(const std::string& name, double seconds,
                               std::shared_ptr<WatchedCollective> collective) {
   return Watch::get().add(name, seconds, std::move(collective));
 }
 
-void forget_collective(const WatchedCollective* collective) { Watch::get().remove(collective); }
+void end_collective(const WatchedCollective* collective) { Watch::get().remove(collective); }
 
-std::string explain_collective(const std::string& name) { return Watch::get().explain(name); }
+std::string explain_failure(const std::string& name) {
+  return Watch::get().explain(name);
+}
 
 }  // namespace sok
 
-// The collective that runs now, as JSON ({} if none does). Valid until the thread's next call.
+// The collective that runs now, as JSON. Valid until the thread's next call.
 extern "C" __attribute__((visibility("default"))) const char* sok_collective_now() {
   thread_local std::string text;
   text = sok::Watch::get().now();

@@ -13,7 +13,7 @@
 
 namespace sok {
 
-// One running collective. Whoever calls finish() first ends it; the other one's call is void.
+// One running collective.
 class WatchedCollective {
  public:
   virtual ~WatchedCollective() = default;
@@ -22,13 +22,14 @@ class WatchedCollective {
 };
 
 // Registers a collective that begins now; the watch holds it until `seconds` have passed or until
-// forget(). Returns its number: how many collectives of this name have begun, this one included.
-std::int64_t watch_collective(const std::string& name, double seconds,
+// end_collective. Returns its step: how many collectives of this name have begun, this one included.
+std::int64_t begin_collective(const std::string& name, double seconds,
                               std::shared_ptr<WatchedCollective> collective);
-void forget_collective(const WatchedCollective* collective);
+void end_collective(const WatchedCollective* collective);
 
-// What the other ranks are doing, for an error message; empty if nobody knows.
-std::string explain_collective(const std::string& name);
+// Notes that a collective of this name has failed here, and says what the other ranks are doing, for
+// the error message; empty if nobody knows.
+std::string explain_failure(const std::string& name);
 
 }  // namespace sok
 

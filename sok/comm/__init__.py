@@ -5,6 +5,8 @@
 import warnings
 
 from sok.comm.base import Communicator
+from sok.comm.broadcast import broadcast_variables
+from sok.comm.callbacks import AverageMetrics, BroadcastVariables
 from sok.comm.local import LocalCommunicator
 
 _TOOLS = ("horovod",)
@@ -58,3 +60,16 @@ def rank() -> int:
 def size() -> int:
     """The number of ranks."""
     return current().size
+
+
+
+__all__ = [
+    "AverageMetrics",
+    "BroadcastVariables",
+    "Communicator",
+    "broadcast_variables",
+    "current",
+    "init",
+    "rank",
+    "size",
+]

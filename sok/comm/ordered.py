@@ -2,33 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A communicator whose collectives keep their order, have a time limit, and are counted."""
 
-import os
 import threading
 from typing import Any
 
 import tensorflow as tf
 
 from sok import _native
+from sok.comm.base import timeout_seconds
+from sok.comm.presence import Presence
 
-_DEFAULT_TIMEOUT = 600.0
 # What a graph remembers of its collectives: how many there are, and the last one.
 _IN_GRAPH = "_sok_collectives"
-
-
-def timeout_seconds() -> float:
-    """SOK_COMM_TIMEOUT: seconds after which a collective that some rank does not join fails.
-
-    Raises:
-        ValueError: it is not a positive number.
-    """
-    text = os.environ.get("SOK_COMM_TIMEOUT", str(_DEFAULT_TIMEOUT))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise ValueError(f"SOK_COMM_TIMEOUT must be a positive number of seconds, got {text!r}")
-    return seconds
 
 
 class OrderedCommunicator:
@@ -50,6 +34,7 @@ class OrderedCommunicator:
         self.size = transport.size
         self.local_rank = transport.local_rank
         self._timeout = timeout_seconds()
+        self._presence = Presence(transport) if self.size > 1 else None
         self._bodies: dict[Any, Any] = {}
         self._lock = threading.Lock()
         with tf.init_scope(), tf.device("CPU:0"):
@@ -132,7 +117,3 @@ class OrderedCommunicator:
                     self._bodies[key] = tf.function(body, autograph=False).get_concrete_function(*specs)
             return self._bodies[key]
 
-
-def running_collective() -> dict[str, Any]:
-    """The collective that this process waits in: name, call, seconds; {} if there is none."""
-    return _native.call_json("sok_collective_now")

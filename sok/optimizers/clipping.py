@@ -25,8 +25,15 @@ class TableGradient:
     source: Source
 
     def map(self, function) -> "TableGradient":
-        slices = MergedSlices(function(self.slices.values), self.slices.indices)
+        return self.with_slices(MergedSlices(function(self.slices.values), self.slices.indices))
+
+    def with_slices(self, slices: MergedSlices) -> "TableGradient":
         return dataclasses.replace(self, slices=slices)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether other ranks have other rows of the table."""
+        return not self.variable.placement.is_replicated
 
 
 def clip(
@@ -44,12 +51,12 @@ def clip(
         dense: (gradient, variable); the wrapped optimizer itself clips these by value and by norm.
         tables: the tables' gradients, to be clipped as the optimizer of each says.
         dense_scale, table_scale: what the gradients are still to be multiplied with.
-        sum_over_ranks: makes the tables' square norm, here on this rank's shards, that of all.
+        sum_over_ranks: makes square norms of this rank's shards those of all.
 
     Returns:
         dense and tables, clipped, and the tables' new scale.
     """
-    tables = [_clip_table(gradient, table_scale) for gradient in tables]
+    tables = _clip_tables(tables, table_scale, sum_over_ranks)
     clips = source.clips()
     limit = dict(clips).get("global_norm")
     if limit is None:
@@ -60,18 +67,39 @@ def clip(
             (map_values(g, lambda x, k=kind, v=value: _clip_values(k, v, x, dense_scale)), variable)
             for g, variable in dense
         ]
-    squares = sum_over_ranks(_square_norm([t.slices.values for t in tables])) * table_scale**2
+    squares = tf.add_n([tf.constant(0.0), *_square_norms(tables, sum_over_ranks)]) * table_scale**2
     squares += _square_norm([_values(g) for g, _ in dense]) * dense_scale**2
     factor = _norm_factor(tf.sqrt(squares), limit)
     dense = [(map_values(g, lambda x: x * tf.cast(factor, x.dtype)), variable) for g, variable in dense]
     return dense, tables, table_scale * factor
 
 
-def _clip_table(gradient: TableGradient, scale: Any) -> TableGradient:
-    for kind, limit in gradient.source.clips():
-        if kind != "global_norm":
-            gradient = gradient.map(lambda x, k=kind, v=limit: _clip_values(k, v, x, scale))
-    return gradient
+def _clip_tables(tables: list[TableGradient], scale: Any, sum_over_ranks) -> list[TableGradient]:
+    """Clips each table by value and then by its own norm, as its optimizer says."""
+    limits = [dict(gradient.source.clips()) for gradient in tables]
+    by_norm = [place for place, limit in enumerate(limits) if "norm" in limit]
+    tables = [
+        gradient.map(lambda x, v=limit["value"]: _clip_values("value", v, x, scale))
+        if "value" in limit
+        else gradient
+        for gradient, limit in zip(tables, limits)
+    ]
+    squares = _square_norms([tables[place] for place in by_norm], sum_over_ranks)
+    for place, square in zip(by_norm, squares):
+        factor = _norm_factor(tf.sqrt(square) * scale, limits[place]["norm"])
+        tables[place] = tables[place].map(lambda x, f=factor: x * f)
+    return tables
+
+
+def _square_norms(tables: list[TableGradient], sum_over_ranks) -> list[tf.Tensor]:
+    """The square norm of each table's gradient: of a table in shards over all of them."""
+    squares = [_square_norm([gradient.slices.values]) for gradient in tables]
+    sharded = [place for place, gradient in enumerate(tables) if gradient.is_sharded]
+    if sharded:
+        sums = sum_over_ranks(tf.stack([squares[place] for place in sharded]))
+        for place, total in zip(sharded, tf.unstack(sums, len(sharded))):
+            squares[place] = total
+    return squares
 
 
 def _clip_values(kind: str, limit: float, values: tf.Tensor, scale: Any) -> tf.Tensor:

@@ -279,6 +279,7 @@ class OptimizerWrapper:
         dense = [(g, v) for g, v in pairs if not isinstance(v, TableVariable)]
         dense = across_ranks.reduce_dense(communicator, settings.dense_reduction, dense)
         tables = self._merge([(g, v) for g, v in pairs if isinstance(v, TableVariable)])
+        tables = across_ranks.gather_replicated(communicator, tables)
         apply = True
         if check_finite:
             apply = across_ranks.agree(communicator, all_finite(dense, tables))

@@ -18,6 +18,7 @@ OPTIMIZERS = {
     "momentum": lambda: keras.optimizers.SGD(0.2, momentum=0.9, nesterov=True),
     "adagrad": lambda: keras.optimizers.Adagrad(0.3),
     "adam": lambda: keras.optimizers.Adam(0.05),
+    "clipvalue": lambda: keras.optimizers.SGD(1.0, clipvalue=0.01),
     "clipnorm": lambda: keras.optimizers.Adam(0.05, clipnorm=0.05),
     "global_clipnorm": lambda: keras.optimizers.SGD(1.0, global_clipnorm=0.05),
 }
