@@ -19,7 +19,7 @@ OPTIMIZERS = {
     "adagrad": lambda: keras.optimizers.Adagrad(0.3),
     "adam": lambda: keras.optimizers.Adam(0.05),
     "clipvalue": lambda: keras.optimizers.SGD(1.0, clipvalue=0.01),
-    "clipnorm": lambda: keras.optimizers.Adam(0.05, clipnorm=0.05),
+    "clipnorm": lambda: keras.optimizers.SGD(1.0, clipnorm=0.05),
     "global_clipnorm": lambda: keras.optimizers.SGD(1.0, global_clipnorm=0.05),
 }
 
