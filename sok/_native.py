@@ -14,7 +14,10 @@ import tensorflow as tf
 
 _DIRECTORY = pathlib.Path(__file__).parent
 _LIBRARY = _DIRECTORY / "_sok_ops.so"
-_REBUILD = "pip install --force-reinstall --no-deps --no-binary sok sok (or, in a checkout, make build)"
+_REBUILD = (
+    "in a checkout or an unpacked source distribution of SOK, run "
+    "`pip install --force-reinstall --no-deps .` (or `make build`, to use the checkout itself)"
+)
 
 
 def _load():
