@@ -55,5 +55,6 @@ def target() -> TensorFlow:
 if __name__ == "__main__":
     tensorflow = target()
     if tensorflow.folder is None:
-        sys.exit(f"{sys.executable} has no TensorFlow {tensorflow.version}: pip install tensorflow")
+        version = tensorflow.version
+        sys.exit(f"{sys.executable} has no TensorFlow {version}: pip install tensorflow=={version}.*")
     print(tensorflow.version, tensorflow.folder, sep=";")
