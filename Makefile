@@ -47,10 +47,10 @@ demo: build
 
 # ---- tests ---------------------------------------------------------------------------------------
 test: build test-native
-	$(PY) -m pytest -m "not packaging"
+	$(PY) -m pytest -m "not packaging" --ignore=tests/distributed
 
 test-quick: build
-	$(PY) -m pytest -m "not packaging and not slow"
+	$(PY) -m pytest -m "not packaging and not slow" --ignore=tests/distributed
 
 test-gpu: build
 	$(PY) -m pytest tests/gpu
@@ -116,7 +116,7 @@ wheel: $(INSTALLED)
 	$(PY) -m build --sdist --outdir dist
 
 test-wheel: build
-	$(PY) -m pytest -m packaging
+	$(PY) -m pytest -m packaging tests/test_packaging.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

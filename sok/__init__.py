@@ -5,8 +5,8 @@
 from sok import comm, initializers, layers, optimizers
 from sok.comm import init, rank, size
 from sok.config import FeatureConfig, TableConfig
-from sok.layers import EmbeddingCollection
 from sok.debug import debug_sync
+from sok.layers import EmbeddingCollection
 from sok.lookup import (
     all2all_dense_embedding,
     assign,

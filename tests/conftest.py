@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests share: devices, seeds, tables with known rows, and inputs of every kind."""
 
+import importlib.util
 import os
 
 # Before TensorFlow is imported: its start-up messages would hide pytest's.
@@ -16,6 +17,17 @@ import tensorflow as tf
 # Deadlines would be timing assertions. Failing examples can be replayed from the printed blob.
 hypothesis.settings.register_profile("sok", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("sok")
+
+# Folders of tests that need what not every machine has; each has its own target in the Makefile.
+collect_ignore = [
+    folder
+    for folder, is_possible in {
+        "gpu": tf.config.list_physical_devices("GPU"),
+        "distributed": importlib.util.find_spec("horovod"),
+        "oldest": importlib.util.find_spec("tensorflow_io"),
+    }.items()
+    if not is_possible
+]
 
 DEVICES = ["cpu"] + (["gpu"] if tf.config.list_physical_devices("GPU") else [])
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input, by the words of its error: what was met and what to write instead."""
 
-import json
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import sok
-from sok import _native, initializers
+from sok import initializers
 
 
 @pytest.fixture
@@ -279,21 +278,6 @@ def test_table_that_cannot_grow_any_more():
     message, last = done.stdout.splitlines()
     assert re.search(r"'big': no memory for \w+.*: \d+ bytes asked for, \d+ bytes in use", message)
     assert last == "still works"
-
-
-def test_library_built_for_another_tensorflow(tmp_path, monkeypatch):
-    (tmp_path / "_sok_ops.so").write_bytes(b"")
-    (tmp_path / "_build_info.json").write_text(json.dumps({"tensorflow": "2.99.1"}))
-    monkeypatch.setattr(_native, "_DIRECTORY", tmp_path)
-    monkeypatch.setattr(_native, "_LIBRARY", tmp_path / "_sok_ops.so")
-    with pytest.raises(ImportError) as error:
-        _native._load()
-    assert "built for TensorFlow 2.99.1" in str(error.value)
-    assert f"TensorFlow {tf.__version__} is installed" in str(error.value)
-    assert "Rebuild it: pip install" in str(error.value)
-    monkeypatch.setattr(_native, "_LIBRARY", tmp_path / "nothing.so")
-    with pytest.raises(ImportError, match=r"nothing\.so is missing. Build it: pip install"):
-        _native._load()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -75,9 +75,9 @@ def test_the_wheel_works_in_a_fresh_environment(wheel, elsewhere):
 def test_pip_installs_from_the_source_distribution(sdist, elsewhere):
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    suffixes = (".py", ".h", ".cc", ".cu", ".cuh", ".cmake")
     sources = [path for folder in ("cc_ops", "cuda", "cmake", "sok") for path in (ROOT / folder).rglob("*.*")]
-    wanted = {str(path.relative_to(ROOT)) for path in sources if path.suffix in (".py", ".h", ".cc", ".cu", ".cuh", ".cmake")}
-    assert wanted <= names
+    assert {str(path.relative_to(ROOT)) for path in sources if path.suffix in suffixes} <= names
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
     run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", "installed", sdist, cwd=elsewhere)
     code = f"import sys; sys.path.insert(0, 'installed'){LOOKUP}"

@@ -111,7 +111,7 @@ class DLRM(keras.Model):
             batch, width = layer.compute_output_shape(tuple(input_shape[name]))
         others = len(self.embeddings) * width
         if self.dense_features:
-            shapes = [tuple(input_shape[name]) for name in self.dense_features]
+            shapes: list[tuple[Any, ...]] = [tuple(input_shape[name]) for name in self.dense_features]
             hidden = [keras.layers.Dense(units, activation="relu") for units in self.bottom_units]
             self._bottom = keras.Sequential(
                 [*hidden, keras.layers.Dense(width, activation="relu")], name="bottom"

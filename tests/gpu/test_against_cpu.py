@@ -193,7 +193,7 @@ def test_static_out_of_range():
     for device in DEVICES:
         with tf.device(device):
             table = sok.Variable(np.arange(8, dtype=np.float32).reshape(4, 2))
-            with pytest.raises(tf.errors.InvalidArgumentError, match="id 4 at position 1 .* 4 rows"):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"id 4 at position 1 .* 4 rows"):
                 sok.lookup_sparse(table, tf.constant([[0, 4]]))
             np.testing.assert_array_equal(
                 sok.lookup_sparse(table, tf.constant([[3]])).numpy(), [[6.0, 7.0]]
