@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inner half of a variable: one native table as a TensorFlow resource.
 
-`variables.py` wraps it into what Keras tracks as a weight. The split is needed because Keras tracks
+`table_variable.py` wraps it into what Keras tracks as a weight. The split is needed because Keras tracks
 only its own `Variable` class, while TensorFlow saves and exports only a `TrackableResource`.
 """
 

@@ -1,0 +1,227 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The outer half of a variable: a table as a weight that Keras tracks, trains and saves."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src import backend
+
+from sok import placement
+from sok.stages.route import kept_here
+from sok.table import TableAttributes, TableValue
+
+
+class TableShape(tuple):
+    """[rows, dimension] of a table; equal to any shape with the same dimension.
+
+    A hash table grows, so that weights taken from it and put back later (`set_weights`,
+    `EarlyStopping(restore_best_weights=True)`) may have another number of rows.
+    """
+
+    def __eq__(self, other):
+        return isinstance(other, (tuple, list, tf.TensorShape)) and tuple(self)[1:] == tuple(other)[1:]
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __hash__(self):
+        return hash(tuple(self)[1:])
+
+
+class TableArray(np.ndarray):
+    """The values of a table, [rows, dimension], with the rest of it: `ids`, and `state`, which also
+    holds the optimizers' states."""
+
+    ids: np.ndarray
+    state: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, state: dict[str, np.ndarray], ids: np.ndarray) -> "TableArray":
+        array = np.asarray(state["values"]).view(cls)
+        array.ids = ids
+        array.state = state
+        return array
+
+
+class TableVariable(backend.Variable):
+    """A table that Keras tracks, trains and saves as a weight.
+
+    On several ranks each process's object keeps the rows that its placement gives to this rank;
+    lookups see all of them, everything else here these.
+
+    The outer half: `sok.table.TableValue` is the table itself. Do not create it directly; use
+    `sok.Variable` or `sok.DynamicVariable`.
+    """
+
+    # Rows of a static table on all ranks together; -1: a hash table.
+    total_rows = -1
+    placement = placement.Placement()
+
+    def __init__(
+        self,
+        attributes: TableAttributes,
+        key_dtype: str = "int64",
+        trainable: bool = True,
+        name: str | None = None,
+        device: str = "",
+    ):
+        self.attributes = attributes
+        self.key_dtype = key_dtype
+        self._table_device = device
+        super().__init__(
+            initializer=lambda *args, **kwargs: None,
+            shape=(0, attributes.dimension),
+            dtype=attributes.row_type,
+            trainable=trainable,
+            autocast=False,
+            name=name or attributes.name_of_table,
+        )
+
+    def _initialize_with_initializer(self, initializer):
+        self._value = TableValue(self.attributes, self.trainable, self._table_device)
+
+    def _deferred_initialize(self):
+        # Keras comes here for what was created during a symbolic call; a table is there at once.
+        if self._value is None:
+            self._initialize_with_initializer(None)
+
+    @property
+    def table(self) -> TableValue:
+        self._deferred_initialize()
+        return self._value
+
+    # A Keras variable's face.
+
+    @property
+    def value(self):
+        return self.table
+
+    @property
+    def handle(self):
+        return self.table.handle
+
+    @property
+    def _unique_id(self):
+        return self.table._unique_id
+
+    @property
+    def dimension(self) -> int:
+        return self.attributes.dimension
+
+    @property
+    def is_static(self) -> bool:
+        return self.attributes.is_static
+
+    @property
+    def size(self) -> list[int]:
+        """[rows, dimension], read now. On several ranks: of a static table all rows, of a hash table
+        those that this rank keeps."""
+        return [self.total_rows if self.is_static else self.table.row_count(), self.dimension]
+
+    @property
+    def shape(self):
+        return TableShape(self.size if self._value is not None else (0, self.dimension))
+
+    @property
+    def trainable(self) -> bool:
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value):
+        self._trainable = bool(value)
+        if self._value is not None:
+            self._value.trainable = self._trainable
+
+    def numpy(self) -> TableArray:
+        """The whole table; `assign` takes it back. Rows in no particular order; see `.ids`."""
+        state = {name: np.asarray(tensor) for name, tensor in self.table.state().items()}
+        return TableArray.of(state, self.ids_of(state["keys"]))
+
+    def ids_of(self, keys: np.ndarray) -> np.ndarray:
+        """Ids as the user knows them, from keys of this rank's table."""
+        return from_keys(keys * self.attributes.id_stride + self.attributes.id_offset, self.key_dtype)
+
+    def write_rows(self, keys: tf.Tensor, values: Any):
+        """Overwrites or inserts those of the rows that this rank keeps."""
+        positions, local = kept_here(self, keys)
+        self.table.write(local, {"values": tf.gather(values, positions)}, {}, replace=False)
+
+    def __array__(self, dtype=None, copy=None):
+        # Rows without their ids: a layer that saved its weights so could not load them.
+        raise TypeError(
+            f"the table {self.name!r} is not an array, since its rows belong to ids. Use "
+            "sok.export(variable), or variable.numpy(), which remembers the ids. A layer of your own "
+            "that holds tables is saved if it derives from sok.layers.TableMixin"
+        )
+
+    def assign(self, value):
+        """Replaces the table by what `numpy()` of this or an equal table gave."""
+        if isinstance(value, TableArray):
+            self.table.set_state(value.state)
+        elif self.is_static and tuple(np.shape(value)) == tuple(self.shape):
+            self.write_rows(tf.range(self.total_rows, dtype=tf.int64), value)
+        else:
+            raise ValueError(
+                f"the table {self.name!r} can be assigned only from its own numpy(), which knows "
+                f"the ids; got an array of shape {np.shape(value)}. To write rows, use "
+                "sok.assign(variable, ids, values)"
+            )
+        return value
+
+    def _direct_assign(self, value):
+        self.assign(value)
+
+    def __tf_tensor__(self, dtype=None, name=None):
+        return self.table.__tf_tensor__(dtype, name)
+
+    def __getitem__(self, index):
+        raise TypeError(
+            f"the table {self.name!r} is not indexed by position: use "
+            "sok.lookup_sparse(variable, ids)"
+        )
+
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        return self is not other
+
+    def __hash__(self):
+        return id(self)
+
+    def __repr__(self):
+        kind = "Variable" if self.is_static else "DynamicVariable"
+        return f"<sok.{kind} {self.name!r} size={self.size} dtype={self.attributes.row_type}>"
+
+    # Saving: the inner object carries the data; this one only leads there.
+
+    def _serialize_to_tensors(self):
+        return {}
+
+    def _restore_from_tensors(self, restored_tensors):
+        return []
+
+    def _trackable_children(self, save_type="checkpoint", **kwargs):
+        return {"table": self.table}
+
+    def _lookup_dependency(self, name, *args, **kwargs):
+        return self.table if name == "table" else None
+
+    def _copy_trackable_to_cpu(self, object_map):
+        object_map[self] = self
+
+    def _export_to_saved_model_graph(self, object_map, tensor_map, options=None, **kwargs):
+        return []
+
+    def _write_object_proto(self, proto, options):
+        proto.user_object.SetInParent()
+        proto.user_object.identifier = "_generic_user_object"
+        proto.user_object.version.producer = 1
+        proto.user_object.version.min_consumer = 1
+
+
+def from_keys(keys: np.ndarray, key_dtype: str) -> np.ndarray:
+    """Ids as the user knows them, from the table's 64-bit keys."""
+    return np.asarray(keys).view(np.uint64) if key_dtype == "uint64" else np.asarray(keys).astype(key_dtype)
