@@ -74,12 +74,7 @@ class CpuDevice {
   Status merge(Table& table, const std::vector<MergeFeature>& features, float max_norm,
                Allocate&& allocate) {
     cpu::Merge merge(executor_, table, features, table.config().dimension);
-    if (merge.dropped()) {
-      // The lookup has checked its ids; those of a gradient made by hand are checked here.
-      for (const MergeFeature& feature : features) {
-        SOK_RETURN_IF_ERROR(table.check_range(feature.bags.ids, feature.bags.ids_count()));
-      }
-    }
+    if (merge.dropped()) SOK_RETURN_IF_ERROR(check_ids(table, features));
     Key* keys = nullptr;
     float* gradients = nullptr;
     SOK_RETURN_IF_ERROR(allocate(merge.count(), &keys, &gradients));
@@ -125,6 +120,7 @@ class CpuDevice {
     for (std::size_t t = 0; t < requests.size(); ++t) {
       const std::int64_t width = tables[t].config().dimension;
       cpu::Merge merge(executor_, tables[t], features[t], width);
+      if (merge.dropped()) SOK_RETURN_IF_ERROR(check_ids(tables[t], features[t]));
       keys[t].resize(merge.count());
       gradients[t].resize(merge.count() * width);
       merge.write(keys[t].data(), gradients[t].data());
@@ -201,6 +197,15 @@ class CpuDevice {
   }
 
  private:
+  // A merge drops ids that have no row. The lookup has checked its ids; those of a gradient made by
+  // hand must not vanish silently.
+  static Status check_ids(const Table& table, const std::vector<MergeFeature>& features) {
+    for (const MergeFeature& feature : features) {
+      SOK_RETURN_IF_ERROR(table.check_range(feature.bags.ids, feature.bags.ids_count()));
+    }
+    return {};
+  }
+
   KernelExecutor executor_;
 };
 

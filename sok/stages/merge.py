@@ -52,16 +52,26 @@ class MergedSlices(tf.IndexedSlices):
     """
 
     def __init__(self, values=None, indices=None, origin: tuple[Merge, int] | None = None):
-        super().__init__(values, indices)
         self.origin = origin
+        super().__init__(values, indices)
+
+    # TensorFlow reads these attributes itself, so they, and not only their public names, are late.
 
     @property
-    def values(self):
-        return self._values if self.origin is None else self.origin[0].result()[1][self.origin[1]]
+    def _values(self):
+        return self._given_values if self.origin is None else self.origin[0].result()[1][self.origin[1]]
+
+    @_values.setter
+    def _values(self, values):
+        self._given_values = values
 
     @property
-    def indices(self):
-        return self._indices if self.origin is None else self.origin[0].result()[0][self.origin[1]]
+    def _indices(self):
+        return self._given_indices if self.origin is None else self.origin[0].result()[0][self.origin[1]]
+
+    @_indices.setter
+    def _indices(self, indices):
+        self._given_indices = indices
 
 
 def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], attributes: dict) -> list[MergedSlices]:
