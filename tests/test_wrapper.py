@@ -11,7 +11,6 @@ import tf_keras
 from tensorflow.python.eager import context
 
 import sok
-from sok.stages import update as update_stage
 
 LEGACY = tf_keras.optimizers.legacy
 ROWS, WIDTH = 6, 3

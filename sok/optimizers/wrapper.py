@@ -360,7 +360,7 @@ def _as_slices(gradient: Any, variable: TableVariable) -> tf.IndexedSlices:
             f"gave, got {type(gradient).__name__}"
         )
     # A merge that is not done yet is not asked for its result.
-    if isinstance(gradient, MergedSlices) or tf.is_tensor(gradient.values) and tf.is_tensor(gradient.indices):
+    if isinstance(gradient, MergedSlices) or (tf.is_tensor(gradient.values) and tf.is_tensor(gradient.indices)):
         return gradient
     return tf.IndexedSlices(tf.convert_to_tensor(gradient.values), tf.convert_to_tensor(gradient.indices))
 
