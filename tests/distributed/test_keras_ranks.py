@@ -5,7 +5,6 @@
 import keras
 import model
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import sok
