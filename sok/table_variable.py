@@ -32,17 +32,26 @@ class TableShape(tuple):
 
 class TableArray(np.ndarray):
     """The values of a table, [rows, dimension], with the rest of it: `ids`, and `state`, which also
-    holds the optimizers' states."""
+    holds the optimizers' states. It may be changed in place; what is computed from it has neither."""
 
     ids: np.ndarray
     state: dict[str, np.ndarray]
 
     @classmethod
     def of(cls, state: dict[str, np.ndarray], ids: np.ndarray) -> "TableArray":
-        array = np.asarray(state["values"]).view(cls)
+        state = {**state, "values": np.array(state["values"])}
+        array = state["values"].view(cls)
         array.ids = ids
         array.state = state
         return array
+
+    def __reduce__(self):
+        whole = hasattr(self, "state")
+        return (TableArray.of, (self.state, self.ids)) if whole else np.asarray(self).__reduce__()
+
+    def __deepcopy__(self, memo):
+        whole = hasattr(self, "state")
+        return TableArray.of(self.state, self.ids) if whole else np.array(self)
 
 
 class TableVariable(backend.Variable):
@@ -158,15 +167,15 @@ class TableVariable(backend.Variable):
 
     def assign(self, value):
         """Replaces the table by what `numpy()` of this or an equal table gave."""
-        if isinstance(value, TableArray):
+        if isinstance(value, TableArray) and hasattr(value, "state"):
             self.table.set_state(value.state)
         elif self.is_static and tuple(np.shape(value)) == tuple(self.shape):
             self.write_rows(tf.range(self.total_rows, dtype=tf.int64), value)
         else:
             raise ValueError(
                 f"the table {self.name!r} can be assigned only from its own numpy(), which knows "
-                f"the ids; got an array of shape {np.shape(value)}. To write rows, use "
-                "sok.assign(variable, ids, values)"
+                "the ids, perhaps changed in place; got another array of shape "
+                f"{np.shape(value)}. To write rows, use sok.assign(variable, ids, values)"
             )
         return value
 

@@ -431,6 +431,49 @@ def test_several_calls_of_one_layer_in_a_model(rng):
     kinds.assert_rows(kinds.export_as_dict(embedding.table), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+def test_weights_that_are_learned(data, rows, combiner):
+    """Weights from a Dense layer: it learns as it does over a dense Embedding with the same sums."""
+    ids, y = data
+    features = ids[:, :, None].astype(np.float32) / ROWS
+
+    def scores():
+        return keras.layers.Dense(
+            1, activation="sigmoid", kernel_initializer=keras.initializers.Constant(0.7), name="scores"
+        )
+
+    def trained(pooled, optimizer):
+        inputs = keras.Input((HOTNESS,), dtype="int64"), keras.Input((HOTNESS, 1))
+        score = scores()
+        weights = keras.layers.Reshape((HOTNESS,))(score(inputs[1]))
+        out = keras.layers.Dense(1, kernel_initializer="ones")(pooled(inputs[0], weights))
+        model = keras.Model(inputs, out)
+        model.compile(optimizer, "mse")
+        model.fit((ids, features), y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+        return score.get_weights()
+
+    embedding = sok.layers.DistributedEmbedding(WIDTH, combiner)
+    sok.assign(embedding.table, np.arange(ROWS), rows)
+    dense = keras.layers.Embedding(ROWS, WIDTH)
+    dense.build(None)
+    dense.set_weights([rows])
+
+    def pooled(ids, weights):
+        total = keras.ops.sum(dense(ids) * weights[:, :, None], axis=1)
+        divisor = keras.ops.sum(weights, axis=1, keepdims=True) if combiner == "mean" else 1.0
+        return total / divisor
+
+    ours = trained(lambda ids, weights: embedding((ids, weights)), sok.SGD(0.05))
+    expected = trained(pooled, keras.optimizers.SGD(0.05))
+    assert np.any(ours[0] != np.float32(0.7))
+    for mine, theirs in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+    learned = kinds.export_as_dict(embedding.table)
+    np.testing.assert_allclose(
+        np.stack([learned[i] for i in range(ROWS)]), dense.get_weights()[0], rtol=1e-4, atol=1e-6
+    )
+
+
 def test_custom_training_loop(data, rows):
     model, table = _start(functional(sok.layers.DistributedEmbedding(WIDTH)), data, rows)
     optimizer = sok.SGD(0.1)

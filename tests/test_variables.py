@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables: what they say about themselves, and reading and writing them outside of training."""
 
+import copy
 import dataclasses
 import gc
 import inspect
 import json
+import pickle
 import subprocess
 import sys
 
@@ -131,6 +133,26 @@ def test_numpy_and_assign_back():
     static = sok.Variable(np.zeros((2, 2)))
     static.assign([[1.0, 2.0], [3.0, 4.0]])
     np.testing.assert_array_equal(static.numpy(), [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_arrays_of_tables():
+    """They can be changed in place, copied and pickled; what is computed from one is a plain array."""
+    table, other = sok.DynamicVariable(2, initializer="ones"), sok.DynamicVariable(2)
+    sok.lookup_sparse(table, [7, 9])
+    array = table.numpy()
+    array *= 3.0
+    for same in (array, copy.deepcopy(array), pickle.loads(pickle.dumps(array))):
+        other.assign(same)
+        kinds.assert_rows(kinds.export_as_dict(other), {7: [3.0, 3.0], 9: [3.0, 3.0]})
+        assert other.table.seed == table.table.seed
+    kinds.assert_rows(kinds.export_as_dict(table), {7: [1.0, 1.0], 9: [1.0, 1.0]})
+    for derived in (array * 2, array[::-1], array[:1], copy.deepcopy(array[:1])):
+        with pytest.raises(ValueError, match="perhaps changed in place; got another array"):
+            other.assign(derived)
+    assert pickle.loads(pickle.dumps(array[:1])).shape == (1, 2)
+    static = sok.Variable(np.ones((3, 2)))
+    static.assign(static.numpy() * 2)
+    np.testing.assert_array_equal(static.numpy(), np.full((3, 2), 2.0))
 
 
 def test_filter_variables():
