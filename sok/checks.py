@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of arguments: each returns the argument in its final form, or says what is wanted."""
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,21 @@ def count(name: str, value: Any) -> int:
     return 0 if value is None else whole(name, value, 1)
 
 
+def seed(value: Any) -> int:
+    """A seed: any 64-bit number."""
+    number = whole("seed", value, -(2**63))
+    if number >= 2**63:
+        raise ValueError(f"seed must be below 2**63, got {value!r}")
+    return number
+
+
+def mask_value(value: Any) -> int | None:
+    is_id = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if value is not None and not is_id:
+        raise ValueError(f"mask_value must be an id, a whole number, or None, got {value!r}")
+    return value
+
+
 def combiner(value: Any) -> str | None:
     if value is not None and value not in _native.COMBINERS:
         raise ValueError(f"combiner must be one of {', '.join(_native.COMBINERS)} or None, got {value!r}")
@@ -40,9 +56,11 @@ def combiner(value: Any) -> str | None:
 
 def max_norm(value: Any) -> float:
     """The norm; 0 for None."""
-    if value is not None and not value > 0:
+    if value is None:
+        return 0.0
+    if not isinstance(value, numbers.Real) or not value > 0:
         raise ValueError(f"max_norm must be above 0, or None, got {value!r}")
-    return 0.0 if value is None else float(value)
+    return float(value)
 
 
 def row_dtype(dtype: Any) -> str:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import keras
-import numpy as np
 
 from sok import checks, initializers
 from sok.variables import DynamicVariable, TableVariable, Variable
@@ -73,6 +72,8 @@ class TableConfig:
         checks.one_of("out_of_range", self.out_of_range, checks.OUT_OF_RANGE)
         if self.vocabulary_size is not None:
             settle("vocabulary_size", checks.whole("vocabulary_size", self.vocabulary_size, 0))
+        if self.seed is not None:
+            settle("seed", checks.seed(self.seed))
         for name in ("capacity", "max_capacity"):
             checks.count(name, getattr(self, name))
         spec = initializers.resolve(self.initializer, self.dimension)
@@ -151,8 +152,7 @@ class FeatureConfig:
         if not isinstance(self.table, TableConfig):
             raise TypeError(f"feature {self.name!r}: table must be a sok.TableConfig, got {self.table!r}")
         checks.combiner(self.combiner)
-        if self.mask_value is not None and not isinstance(self.mask_value, (int, np.integer)):
-            raise ValueError(f"feature {self.name!r}: mask_value must be an id, got {self.mask_value!r}")
+        checks.mask_value(self.mask_value)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -5,7 +5,10 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+
+from sok import checks
 
 
 @dataclasses.dataclass
@@ -68,6 +71,16 @@ _LIMITS = {
 }
 
 
+def _check_integers(dtype: tf.DType, name: str) -> None:
+    if dtype == tf.string:
+        raise TypeError(
+            f"{name}: ids are strings; hash them to numbers first: tf.strings.to_hash_bucket_fast "
+            "or keras.layers.Hashing"
+        )
+    if not dtype.is_integer:
+        raise TypeError(f"{name}: ids have dtype {dtype.name}; {_FIX}")
+
+
 def to_keys(ids: Any, key_dtype: str, name: str) -> tf.Tensor:
     """Ids as the table's 64-bit keys.
 
@@ -76,13 +89,7 @@ def to_keys(ids: Any, key_dtype: str, name: str) -> tf.Tensor:
         InvalidArgumentError: an id does not fit the table's key_type.
     """
     dtype = ids.dtype
-    if dtype == tf.string:
-        raise TypeError(
-            f"{name}: ids are strings; hash them to numbers first: tf.strings.to_hash_bucket_fast "
-            "or keras.layers.Hashing"
-        )
-    if not dtype.is_integer:
-        raise TypeError(f"{name}: ids have dtype {dtype.name}; {_FIX}")
+    _check_integers(dtype, name)
     if dtype == tf.uint64:
         # The same 64 bits; only a table of unsigned keys has ids above INT64_MAX.
         keys = tf.bitcast(ids, tf.int64)
@@ -108,6 +115,12 @@ def to_keys(ids: Any, key_dtype: str, name: str) -> tf.Tensor:
         )
     with tf.control_dependencies([check for check in checks if check is not None]):
         return tf.identity(keys)
+
+
+def as_tensor(ids: Any) -> tf.Tensor:
+    """Dense ids as a tensor. A Python list without a number in it has no dtype: it holds no ids."""
+    empty = isinstance(ids, (list, tuple)) and np.size(ids) == 0
+    return tf.zeros(np.shape(ids), tf.int64) if empty else tf.convert_to_tensor(ids)
 
 
 def _weights_like(ids: Any, weights: Any, name: str) -> Any:
@@ -175,7 +188,7 @@ def _from_dense(ids: tf.Tensor, weights: tf.Tensor | None, name: str, mask_value
     if rank == 1:
         ids = ids[:, tf.newaxis]
         weights = None if weights is None else weights[:, tf.newaxis]
-    if mask_value is None:
+    if mask_value is None or not ids.dtype.min <= mask_value <= ids.dtype.max:
         return Record(ids, None, weights, outer)
     keep = tf.not_equal(ids, tf.cast(mask_value, ids.dtype))
     lengths = tf.reduce_sum(tf.cast(keep, tf.int64), axis=1)
@@ -259,9 +272,11 @@ def to_record(
         mask_value: dense ids equal to it are left out.
     """
     if not isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
-        ids = tf.convert_to_tensor(ids)
+        ids = as_tensor(ids)
+    _check_integers(ids.dtype, name)
     if weights is not None:
         weights = _weights_like(ids, weights, name)
+    checks.mask_value(mask_value)
     if mask_value is not None and type_name(ids) != "dense":
         raise ValueError(f"{name}: mask_value is for dense ids; these are {type_name(ids)}")
     if isinstance(ids, tf.RaggedTensor):

@@ -230,6 +230,7 @@ def test_configs_are_frozen():
         ({"key_type": "float32"}, "key_type must be one of int32, int64, uint32, uint64"),
         ({"dtype": "float64"}, "dtype must be one of float32, float16, bfloat16"),
         ({"max_norm": -1.0}, "max_norm must be above 0"),
+        ({"seed": "one"}, "seed must be a whole number"),
         ({"var_type": "ssd"}, "var_type must be one of hbm, hybrid"),
         ({"default": "ones"}, '"initial", "zeros" or a vector of 4'),
         ({"capacity": 0}, "capacity must be a whole number of at least 1"),
@@ -250,7 +251,7 @@ def test_feature_config_is_checked():
         sok.FeatureConfig("a", ITEMS, combiner="max")
     with pytest.raises(TypeError, match=r"table must be a sok.TableConfig, got 'items'"):
         sok.FeatureConfig("a", "items")
-    with pytest.raises(ValueError, match="mask_value must be an id, got 'pad'"):
+    with pytest.raises(ValueError, match="mask_value must be an id, a whole number, or None, got 'pad'"):
         sok.FeatureConfig("a", ITEMS, mask_value="pad")
     with pytest.raises(ValueError, match="a feature's name"):
         sok.FeatureConfig("", ITEMS)

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import sok
-from sok import initializers
+from sok import _native, initializers
 
 
 @pytest.fixture
@@ -144,10 +144,46 @@ def test_capacities(argument, value):
         sok.DynamicVariable(2, **{argument: value})
 
 
-@pytest.mark.parametrize("value", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), "one"])
 def test_max_norm(table, value):
     with pytest.raises(ValueError, match="max_norm must be above 0"):
         sok.lookup_sparse(table, [[1]], max_norm=value)
+
+
+@pytest.mark.parametrize("seed", ["x", 1.5, 2**63, -(2**63) - 1, True])
+def test_seed(seed):
+    with pytest.raises(ValueError, match="seed must be"):
+        sok.DynamicVariable(2, seed=seed)
+
+
+@pytest.mark.parametrize("mask", [1.5, "pad", True, [0]])
+def test_mask_value(table, mask):
+    """Not cast to an id that was not meant."""
+    words = "mask_value must be an id, a whole number, or None"
+    with pytest.raises(ValueError, match=words):
+        sok.lookup_sparse(table, [[1]], mask_value=mask)
+    with pytest.raises(ValueError, match=words):
+        sok.layers.DistributedEmbedding(2, mask_value=mask)
+
+
+def test_dimension_whose_bytes_would_not_fit_64_bits():
+    for dimension in (2**24 + 1, 2**40, 2**62):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most 16777216, got {dimension}"):
+            sok.DynamicVariable(dimension)
+
+
+def test_planes_given_twice(table):
+    """As only a forged file would: the widths of the two could differ."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="plane 'x' is given twice"):
+        _native.ops.sok_table_import(
+            table.handle,
+            tf.constant([1], tf.int64),
+            [tf.zeros([1, 9]), tf.zeros([1, 2])],
+            planes=["x", "x"],
+            initials=[0.0, 0.0],
+            replace=False,
+        )
+    assert table.size == [0, 2]
 
 
 def test_default_row():

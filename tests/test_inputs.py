@@ -100,6 +100,24 @@ def test_only_a_declared_value_is_padding(run, key_type, mask):
     np.testing.assert_array_equal(output, kept)
 
 
+@pytest.mark.parametrize(("dtype", "mask"), [("int32", 2**40), ("uint32", -1), ("int64", 2**64)])
+def test_mask_value_that_no_id_can_equal(dtype, mask):
+    """Not cast to the ids' dtype, where it would be another id."""
+    table = sok.DynamicVariable(1, initializer="ones", key_type=dtype)
+    ids = tf.constant([[0, 2**31 - 1]], dtype)
+    np.testing.assert_array_equal(sok.lookup_sparse(table, ids, combiners="sum", mask_value=mask), [[2.0]])
+
+
+def test_python_lists_without_ids():
+    """They have no dtype of their own."""
+    table = sok.DynamicVariable(3)
+    assert sok.lookup_sparse(table, []).shape == [0, 3]
+    assert sok.lookup_sparse(table, [[], []]).shape == [2, 3]
+    assert sok.erase(table, []) == 0
+    sok.assign(table, [], np.zeros((0, 3)))
+    assert tf.nn.embedding_lookup(table, []).shape == [0, 3]
+
+
 def test_mask_value_with_weights():
     table = sok.Variable([[1.0], [10.0]])
     output = sok.lookup_sparse(table, [[0, 1], [1, -1]], [[2.0, 3.0], [0.5, 7.0]], combiners="sum", mask_value=-1)

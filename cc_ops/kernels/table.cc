@@ -23,6 +23,9 @@ using tensorflow::tstring;
 constexpr const char* kInitializerNames[] = {"constant", "uniform", "normal", "truncated_normal"};
 constexpr const char* kDefaultRowNames[] = {"initial", "zeros", "vector"};
 
+// Beyond it, the bytes of the most rows a table may have would not fit 64 bits.
+constexpr std::int64_t kMostColumns = std::int64_t{1} << 24;
+
 // Reads the attributes of Sok>Table.
 absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   std::string text;
@@ -32,6 +35,10 @@ absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   TF_RETURN_IF_ERROR(context->GetAttr("row_type", &row_type));
   config->row_type = row_type_of(row_type);
   TF_RETURN_IF_ERROR(context->GetAttr("dimension", &config->dimension));
+  if (config->dimension < 1 || config->dimension > kMostColumns) {
+    return absl::InvalidArgumentError(concat("table '", config->name, "': dimension must be at least 1 and at most ",
+                                             kMostColumns, ", got ", config->dimension));
+  }
   TF_RETURN_IF_ERROR(context->GetAttr("rows", &config->rows));
   TF_RETURN_IF_ERROR(context->GetAttr("id_offset", &config->id_offset));
   TF_RETURN_IF_ERROR(context->GetAttr("id_stride", &config->id_stride));
@@ -244,6 +251,10 @@ class TableImportOp final : public OneTableOp<Device, true, true> {
     OP_REQUIRES_OK(context, context->GetAttr("replace", &replace_));
     OP_REQUIRES(context, planes_.size() == initials_.size(),
                 absl::InvalidArgumentError("planes and initials need equally many entries"));
+    for (auto plane = planes_.begin(); plane != planes_.end(); ++plane) {
+      OP_REQUIRES(context, std::find(planes_.begin(), plane, *plane) == plane,
+                  absl::InvalidArgumentError(concat("plane '", *plane, "' is given twice")));
+    }
   }
 
  private:

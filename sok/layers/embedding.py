@@ -78,7 +78,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.supports_jit = False
         self.combiner = checks.combiner(combiner)
-        self.mask_value = mask_value
+        self.mask_value = checks.mask_value(mask_value)
         self.supports_masking = mask_value is not None and combiner is None
         config = TableConfig(
             name=f"{self.name}_table",
