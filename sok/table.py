@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops import handle_data_util, resource_variable_ops
 
 from sok import _native
 
@@ -230,7 +230,13 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         attributes = dataclasses.asdict(self.attributes)
         attributes["default_vector"] = list(attributes["default_vector"])
         attributes["row_type"] = tf.as_dtype(attributes["row_type"])
-        return _native.ops.sok_table(shared_name=self._shared_name, **attributes)
+        handle = _native.ops.sok_table(shared_name=self._shared_name, **attributes)
+        # Gradients of branches and loops ask what a resource holds, to make zeros of it: no rows.
+        holds = handle_data_util.create_handle_data(
+            tf.TensorShape([0, self.attributes.dimension]), tf.float32
+        )
+        handle_data_util.set_handle_data(handle, holds)
+        return handle
 
     def _destroy_resource(self):
         if sys.is_finalizing():

@@ -360,6 +360,35 @@ def test_unwrapped_keras_optimizer(name, run_eagerly):
         model.fit(np.zeros((4, 1), np.int64), np.zeros((4, 1)), verbose=0)
 
 
+def test_training_inside_a_branch_or_a_loop(table):
+    """TensorFlow would drop the gradient in silence; lookups without one work there."""
+    ids = tf.constant([[1], [2]])
+
+    @tf.function
+    def branch(chosen):
+        return tf.cond(chosen, lambda: sok.lookup_sparse(table, ids), lambda: tf.zeros([2, 2]))
+
+    @tf.function
+    def loop(times):
+        total = tf.zeros([2, 2])
+        for _ in tf.range(times):
+            total += sok.lookup_sparse(table, ids)
+        return total
+
+    rows = sok.lookup_sparse(table, ids).numpy()
+    np.testing.assert_array_equal(branch(tf.constant(True)), rows)
+    np.testing.assert_allclose(loop(tf.constant(3)), 3 * rows, rtol=1e-6)
+
+    def gradient(function, argument):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(function(tf.constant(argument)))
+        return tape.gradient(loss, table)
+
+    for function, argument in ((branch, True), (loop, 3)):
+        with pytest.raises(NotImplementedError, match=r"inside a tf\.cond.*look up before it"):
+            gradient(function, argument)
+
+
 def test_unwrapped_keras_optimizer_in_a_loop(table):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(sok.lookup_sparse(table, [[1]]))

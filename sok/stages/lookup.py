@@ -78,8 +78,23 @@ def lookup(
 _ATTRIBUTES = ("table_of", "combiners", "ragged", "weighted", "dimensions", "max_norms")
 
 
+# The graphs in which TensorFlow differentiates a branch or a loop. It adds up what they return as dense
+# arrays, or compares it with zeros of the variable's shape, and a table has neither.
+_DENSE_GRADIENT_GRAPHS = ("_CondGradFuncGraph", "_WhileBodyGradFuncGraph")
+
+
+def _refuse_in_branches(op: tf.Operation) -> None:
+    graph = tf.compat.v1.get_default_graph()
+    if not tf.executing_eagerly() and type(graph).__name__ in _DENSE_GRADIENT_GRAPHS:
+        raise NotImplementedError(
+            f"the lookup {op.name!r} stands inside a tf.cond, a tf.while_loop or a loop over tensors, where "
+            "a table cannot be trained: look up before it, and use the vectors inside"
+        )
+
+
 @tf.RegisterGradient("Sok>Lookup")
 def _lookup_gradient(op, *gradients):
+    _refuse_in_branches(op)
     num_tables = op.get_attr("num_tables")
     num_features = op.get_attr("num_features")
     attributes = {name: op.get_attr(name) for name in _ATTRIBUTES}
