@@ -12,6 +12,8 @@ import os
 import random
 import sys
 import threading
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,12 @@ def random_seed() -> int:
     return random.getrandbits(62)
 
 
+def _is_restoring() -> bool:
+    """Whether TensorFlow is reading a checkpoint."""
+    callers = (frame.f_globals.get("__name__") for frame, _ in traceback.walk_stack(None))
+    return "tensorflow.python.checkpoint.restore" in callers
+
+
 def _unique_name(name: str) -> str:
     # Two tables with one shared name would be one table, in this process and in what it saves.
     with _counter_lock:
@@ -90,6 +98,9 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
     def __init__(self, attributes: TableAttributes, trainable: bool = True, device: str = ""):
         self.attributes = attributes
         self.trainable = trainable
+        # On several ranks: keys of the whole table -> positions of those that this rank keeps, and
+        # the keys under which it does. None: this is the whole table.
+        self.kept_here: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]] | None = None
         self._shared_name = _unique_name(attributes.name_of_table)
         super().__init__(device=device)
         with tf.init_scope():
@@ -224,6 +235,29 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
                 self.resource_handle, tf.reshape(tf.cast(state["seed"], tf.int64), [])
             )
 
+    # Files hold whole tables.
+
+    def whole_state(self) -> dict[str, tf.Tensor]:
+        """`state()`, for a file.
+
+        Raises:
+            ValueError: other ranks keep rows of the table.
+        """
+        if self.kept_here is not None:
+            raise ValueError(
+                f"the table {self.name!r} is in parts on several ranks, and what is saved here would hold "
+                "one part only. Write what sok.export(variable) gives on every rank"
+            )
+        return self.state()
+
+    def load_state(self, state: dict[str, Any]):
+        """Replaces the table by this rank's part of what `whole_state()` gave on one rank."""
+        if self.kept_here is not None:
+            positions, keys = self.kept_here(tf.convert_to_tensor(state["keys"], tf.int64))
+            parts = {name: tf.gather(state[name], positions) for name in ("values", "states")}
+            state = {**state, **parts, "keys": keys}
+        return self.set_state(state)
+
     # TrackableResource
 
     def _create_resource(self):
@@ -244,16 +278,18 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
 
     def _serialize_to_tensors(self):
-        return {f"-{name}": tensor for name, tensor in self.state().items()}
+        # A checkpoint that is read asks for the names, by the method that gives what is written.
+        state = self.state() if _is_restoring() else self.whole_state()
+        return {f"-{name}": tensor for name, tensor in state.items()}
 
     def _restore_from_tensors(self, restored_tensors):
-        return self.set_state({name[1:]: value for name, value in restored_tensors.items()})
+        return self.load_state({name[1:]: value for name, value in restored_tensors.items()})
 
     def _copy_trackable_to_cpu(self, object_map):
         # An asynchronous checkpoint writes this copy while training goes on.
         if self not in object_map:
             object_map[self] = TableValue(self.attributes, self.trainable, "/CPU:0")
-        object_map[self].set_state(self.state())
+        object_map[self].set_state(self.whole_state())
 
     def _export_to_saved_model_graph(self, object_map, tensor_map, options=None, **kwargs):
         # Keras passes options by position, which the base class does not take.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The outer half of a variable: a table as a weight that Keras tracks, trains and saves."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,8 @@ class TableVariable(backend.Variable):
 
     def _initialize_with_initializer(self, initializer):
         self._value = TableValue(self.attributes, self.trainable, self._table_device)
+        if not self.placement.is_replicated:
+            self._value.kept_here = functools.partial(kept_here, self)
 
     def _deferred_initialize(self):
         # Keras comes here for what was created during a symbolic call; a table is there at once.

@@ -60,7 +60,7 @@ class TableMixin:
         for name, variable in self._other_variables().items():
             store[name] = variable
         for label, table in self._labelled_tables().items():
-            for part, value in table.table.state().items():
+            for part, value in table.table.whole_state().items():
                 value = np.asarray(value)
                 # Keras's store takes numbers only.
                 store[_entry(label, part)] = _to_bytes(value) if value.dtype == object else value
@@ -72,7 +72,7 @@ class TableMixin:
         }
         others = {name: (variable, _get(store, name, self.name)) for name, variable in self._other_variables().items()}
         for table, state in tables.values():
-            table.table.set_state(state)
+            table.table.load_state(state)
         for variable, value in others.values():
             variable.assign(value)
 
@@ -106,9 +106,9 @@ def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str,
         raise ValueError(
             f"layer {layer!r}: the table {table.name!r} has dimension {table.dimension}, the file's table {width}"
         )
-    if table.is_static and rows != table.attributes.rows:
+    if table.is_static and rows != table.total_rows:
         raise ValueError(
-            f"layer {layer!r}: the static table {table.name!r} has {table.attributes.rows} rows, the "
+            f"layer {layer!r}: the static table {table.name!r} has {table.total_rows} rows, the "
             f"file's table {rows}"
         )
     state["state_names"] = _from_bytes(state["state_names"])

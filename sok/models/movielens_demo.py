@@ -59,7 +59,12 @@ def train(
     verbose: int | str = "auto",
 ) -> tuple[DLRM, dict[str, list[float]], tf.data.Dataset]:
     """(model, history, validation data): the history has "loss", "auc", "val_loss" and "val_auc",
-    one number for each epoch."""
+    one number for each epoch.
+
+    On several ranks each trains on its own batches, so much smaller that together they are as large as
+    on one; validation is the same on all.
+    """
+    ranks = sok.init().size
     keras.utils.set_random_seed(seed)
     training, validation = movielens.split(movielens.load(), seed)
     held_out = validation.dataset(EVALUATION_BATCH_SIZE)
@@ -70,9 +75,17 @@ def train(
         metrics=[keras.metrics.AUC(name="auc")],
     )
     # The dataset shuffles by itself; Keras's default, shuffle=True, would only warn that it cannot.
-    batches = training.dataset(BATCH_SIZE, shuffle_seed=seed)
+    batches = training.dataset(BATCH_SIZE // ranks, shuffle_seed=seed)
+    if ranks > 1:
+        # As many batches on each rank: nobody may wait for one that does not come.
+        batches = batches.take(int(batches.cardinality()) // ranks * ranks).shard(ranks, sok.rank())
     history = model.fit(
-        batches, validation_data=held_out, epochs=epochs, shuffle=False, verbose=verbose
+        batches,
+        validation_data=held_out,
+        epochs=epochs,
+        shuffle=False,
+        verbose=verbose if sok.rank() == 0 else 0,
+        callbacks=[sok.comm.BroadcastVariables()],
     )
     return model, history.history, held_out
 
