@@ -12,6 +12,7 @@ from sok import _native
 
 VAR_TYPES = ("hbm", "hybrid")
 OUT_OF_RANGE = ("error", "zero", "clip")
+EXCHANGES = ("auto", "rows", "partials", "reduce_scatter")
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -38,6 +38,7 @@ def lookup_sparse(
     training=True,
     max_norm=None,
     mask_value=None,
+    exchange="auto",
 ):
     """Looks ids up in one table or several, and combines the rows of each bag.
 
@@ -54,6 +55,9 @@ def lookup_sparse(
         max_norm: rows longer than this are scaled down to it as they are read.
         mask_value: dense ids equal to it are left out, for instance padding; uncombined, they give
             zeros.
+        exchange: over several ranks, what travels: "rows", which are combined where the examples are;
+            "partials", sums of the rows that one rank has of a bag; "reduce_scatter", the same, added
+            up on the way; or "auto": what moves fewer bytes, see `sok.stages.choice`.
 
     Returns:
         [batch, dimension] in the dtype of the rows (a list if `params` is a list). Uncombined: dense
@@ -89,7 +93,8 @@ def lookup_sparse(
         )
     ]
     norms = {id(variable): checks.max_norm(max_norm) for variable in variables}
-    outputs = pipeline.run(features, training=bool(training), max_norms=norms)
+    checks.one_of("exchange", exchange, checks.EXCHANGES)
+    outputs = pipeline.run(features, training=bool(training), max_norms=norms, exchange=exchange)
     return outputs[0] if single else outputs
 
 

@@ -12,6 +12,7 @@
     7 combine   rows of a bag -> one vector             7' merge: bag gradients -> unique rows
     8 outputs
 
+Where owners combine (`sok/stages/choice.py`), 7 stands before 6 and 2 vanishes.
 On one rank stages 2, 3, 4 and 6 vanish and 5 and 7 are one op. All features of a call make one pass,
 whatever the number of tables.
 """
@@ -54,8 +55,12 @@ def run(
     *,
     training: bool,
     max_norms: dict[int, float] | None = None,
+    exchange: str = "auto",
 ) -> list[Any]:
-    """The outputs of all features: [batch, dimension], or one vector an id where uncombined."""
+    """The outputs of all features: [batch, dimension], or one vector an id where uncombined.
+
+    exchange: what travels between ranks; see `sok.stages.choice`.
+    """
     variables = _distinct([feature.table for feature in features])
     position = {id(variable): place for place, variable in enumerate(variables)}
     tables = [variable.table for variable in variables]
@@ -78,7 +83,12 @@ def run(
             outputs = lookup_stage.lookup(tables, reads, training=training, max_norms=norms)
         else:
             outputs = rank_stages.lookup(
-                communicator, variables, reads, training=training, max_norms=norms
+                communicator,
+                variables,
+                reads,
+                training=training,
+                max_norms=norms,
+                exchange=exchange,
             )
     return [
         output if feature.combiner else record.outer(output)

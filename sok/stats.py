@@ -3,18 +3,20 @@
 """Counters of tables and of stages."""
 
 import re
+from typing import Any
 
 from sok import _native
 from sok.variables import TableVariable
 
 
-def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
+def stats(*variables: TableVariable) -> dict[str, dict[str, Any]]:
     """What tables hold and have done, by the name of the table ("items", "items_1" if two share it);
     without tables, what the stages have done in this process, by the name of the stage.
 
     Of a stage: calls, seconds (on the host), and for one that sends something to other ranks
-    (exchange_counts, exchange_ids, exchange_rows, exchange_gradients, …) sent_bytes and sent_rows; what
-    stays on this rank does not count.
+    (exchange_counts, exchange_ids, exchange_rows, exchange_gradients, …) sent_bytes, sent_rows, and
+    sent_bytes_to, a list by rank; what stays on this rank does not count. How an all-reduce travels is up
+    to the transport: its bytes count once, and not by rank.
 
     Of a table, on several ranks of the part that this one keeps:
 
@@ -30,10 +32,11 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, float]]:
     True
     """
     if not variables:
-        return {_stage(op): counters for op, counters in _native.call_json("sok_stage_stats").items()}
-    result: dict[str, dict[str, float]] = {}
+        stages = _native.call_json("sok_stage_stats")
+        return {_stage(op): {k: v for k, v in of.items() if v != []} for op, of in stages.items()}
+    result: dict[str, dict[str, Any]] = {}
     for variable in variables:
-        counters: dict[str, float] = dict(variable.table.stats())
+        counters: dict[str, Any] = dict(variable.table.stats())
         slots = counters["index_slots"]
         reads = counters.pop("groups_read_to_find_all")
         counters["load_factor"] = counters["rows"] / slots if slots else 0.0

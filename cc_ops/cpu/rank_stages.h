@@ -86,6 +86,64 @@ class Route {
   std::int64_t total_ = 0;
 };
 
+// route_bags.cc ------------------------------------------------------------------------------------
+
+struct RouteBagsTable {
+  Placement placement;
+  IdRange range;
+};
+
+struct RouteBagsFeature {
+  std::size_t table = 0;
+  Bags bags;
+};
+
+// Cuts every bag into parts, one for each rank that owns some of its ids, so that owners can combine:
+// ids are not deduplicated. The buffer holds for each rank first the ids of each table, then for each
+// table the lengths of its parts: `counts` is the matrix [ranks, 2 * tables].
+class RouteBags {
+ public:
+  // keep_empty: every bag has a part on every rank.
+  RouteBags(Executor& executor, std::uint32_t ranks, bool keep_empty,
+            std::vector<RouteBagsTable> tables, std::vector<RouteBagsFeature> features);
+
+  const std::vector<std::int64_t>& counts() const { return counts_; }
+  std::int64_t ids() const;
+  std::int64_t parts(std::size_t table) const;
+  // buffer: [sum of counts]. targets[t][p]: the bag, among those of all features of table t, that part p
+  // belongs to, in the order in which parts travel. sources [ids], or null: for each id its place among
+  // the ids of all features. Once only.
+  void write(std::int64_t* buffer, const std::vector<std::int64_t*>& targets,
+             std::int64_t* sources);
+  // The first id that the policy "error" refuses, if there is one.
+  bool refused(std::size_t* feature, std::int64_t* position) const;
+
+ private:
+  struct Piece {
+    std::size_t feature;
+    std::int64_t first_bag, last_bag;
+    std::vector<std::int64_t> next_id, next_part;  // for each rank
+  };
+
+  std::size_t ids_block(std::uint32_t rank, std::size_t table) const {
+    return rank * 2 * tables_.size() + table;
+  }
+  std::size_t parts_block(std::uint32_t rank, std::size_t table) const {
+    return ids_block(rank, table) + tables_.size();
+  }
+  void count(Piece& piece) const;
+  void each_piece(const std::function<void(Piece&)>& body);
+
+  Executor& executor_;
+  std::uint32_t ranks_;
+  bool keep_empty_;
+  std::vector<RouteBagsTable> tables_;
+  std::vector<RouteBagsFeature> features_;
+  std::vector<std::int64_t> first_bag_, first_id_;  // of each feature
+  std::vector<Piece> pieces_;
+  std::vector<std::int64_t> counts_;
+};
+
 // exchange.cc --------------------------------------------------------------------------------------
 
 // A table's part of a buffer that travels: rows of `row_bytes`, in the order of the ranks.

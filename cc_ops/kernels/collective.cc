@@ -95,7 +95,8 @@ class CollectiveOp final : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("collective", &collective_));
     OP_REQUIRES_OK(context, context->GetAttr("stage", &stage_));
     OP_REQUIRES_OK(context, context->GetAttr("rank", &rank_));
-    OP_REQUIRES_OK(context, context->GetAttr("split_input", &split_input_));
+    OP_REQUIRES_OK(context, context->GetAttr("ranks", &ranks_));
+    OP_REQUIRES_OK(context, context->GetAttr("sends", &sends_));
     OP_REQUIRES_OK(context, context->GetAttr("timeout", &timeout_));
   }
 
@@ -103,6 +104,8 @@ class CollectiveOp final : public AsyncOpKernel {
     FunctionLibraryRuntime* library = context->function_library();
     OP_REQUIRES_ASYNC(context, library != nullptr,
                       absl::InternalError("Sok>Collective: there is no function library"), done);
+    OP_REQUIRES_ASYNC(context, sends_ != "splits" || context->num_inputs() > 2,
+                      absl::InvalidArgumentError("Sok>Collective: there are no splits"), done);
     FunctionLibraryRuntime::Handle body;
     OP_REQUIRES_OK_ASYNC(
         context,
@@ -119,20 +122,35 @@ class CollectiveOp final : public AsyncOpKernel {
     StageCount count;
     const Tensor& tensor = arguments[0];
     const std::int64_t rows = tensor.dims() == 0 ? 1 : tensor.dim_size(0);
-    count.sent_rows = rows;
-    if (split_input_ >= 0) {
-      const Tensor& splits = arguments[split_input_];
-      if (rank_ < splits.NumElements()) count.sent_rows -= splits.flat<std::int64_t>()(rank_);
+    const std::int64_t row_bytes =
+        rows > 0 ? static_cast<std::int64_t>(tensor.TotalBytes()) / rows : 0;
+    if (sends_ == "once") {
+      count.sent_rows = rows;
+    } else if (sends_ != "nothing") {
+      count.sent_bytes_to.assign(ranks_, 0);
+      for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+        if (rank == rank_) continue;
+        const std::int64_t to = rows_to(rank, rows, arguments);
+        count.sent_rows += to;
+        count.sent_bytes_to[rank] = to * row_bytes;
+      }
     }
-    if (rows > 0) {
-      count.sent_bytes = static_cast<std::int64_t>(tensor.TotalBytes()) / rows * count.sent_rows;
-    }
+    count.sent_bytes = count.sent_rows * row_bytes;
     return count;
   }
 
+  // How many of the first input's slices another rank gets.
+  std::int64_t rows_to(std::int64_t rank, std::int64_t rows,
+                       const std::vector<Tensor>& arguments) const {
+    if (sends_ == "shares") return rows / ranks_ + (rank < rows % ranks_ ? 1 : 0);
+    if (sends_ == "all") return rows;
+    const Tensor& splits = arguments[1];
+    return rank < splits.NumElements() ? splits.flat<std::int64_t>()(rank) : 0;
+  }
+
   tensorflow::NameAttrList body_;
-  std::string collective_, stage_;
-  std::int64_t rank_ = 0, split_input_ = -1;
+  std::string collective_, stage_, sends_;
+  std::int64_t rank_ = 0, ranks_ = 1;
   float timeout_ = 0;
 };
 

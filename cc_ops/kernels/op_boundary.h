@@ -58,7 +58,7 @@ void run_op(tensorflow::OpKernelContext* context, Body&& body) {
               concat(context->op_kernel().type_string(), ": ", error.what())};
   }
   if (!status.ok()) context->CtxFailure(to_tensorflow(status));
-  count_stage(context->op_kernel().type_string(), {1, timer.seconds(), 0, 0});
+  count_stage(context->op_kernel().type_string(), {1, timer.seconds(), 0, 0, {}});
 }
 
 // A fresh output tensor.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cc_ops/kernels/stage_stats.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -28,6 +29,10 @@ void count_stage(const std::string& stage, const StageCount& count) {
   total.seconds += count.seconds;
   total.sent_bytes += count.sent_bytes;
   total.sent_rows += count.sent_rows;
+  total.sent_bytes_to.resize(std::max(total.sent_bytes_to.size(), count.sent_bytes_to.size()));
+  for (std::size_t rank = 0; rank < count.sent_bytes_to.size(); ++rank) {
+    total.sent_bytes_to[rank] += count.sent_bytes_to[rank];
+  }
 }
 
 }  // namespace sok
@@ -41,7 +46,12 @@ extern "C" __attribute__((visibility("default"))) const char* sok_stage_stats() 
   for (const auto& [name, count] : sok::counters().stages) {
     if (out.tellp() > 1) out << ", ";
     out << "\"" << name << "\": {\"calls\": " << count.calls << ", \"seconds\": " << count.seconds
-        << ", \"sent_bytes\": " << count.sent_bytes << ", \"sent_rows\": " << count.sent_rows << "}";
+        << ", \"sent_bytes\": " << count.sent_bytes << ", \"sent_rows\": " << count.sent_rows
+        << ", \"sent_bytes_to\": [";
+    for (std::size_t rank = 0; rank < count.sent_bytes_to.size(); ++rank) {
+      out << (rank > 0 ? ", " : "") << count.sent_bytes_to[rank];
+    }
+    out << "]}";
   }
   out << "}";
   text = out.str();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sok {
 
@@ -15,6 +16,7 @@ struct StageCount {
   double seconds = 0;
   std::int64_t sent_bytes = 0;  // to other ranks
   std::int64_t sent_rows = 0;   // slices along the first dimension, to other ranks
+  std::vector<std::int64_t> sent_bytes_to;  // by rank, where the stage says what each one gets
 };
 
 // Adds to the counters of a stage. From any thread.

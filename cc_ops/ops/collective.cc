@@ -13,7 +13,8 @@ REGISTER_OP("Sok>Collective")
     .Attr("collective: string")
     .Attr("stage: string")
     .Attr("rank: int")
-    .Attr("split_input: int = -1")
+    .Attr("ranks: int")
+    .Attr("sends: {'splits', 'shares', 'all', 'once', 'nothing'}")
     .Attr("timeout: float")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
@@ -27,7 +28,10 @@ body: from inputs to outputs.
 collective: its name, equal on all ranks.
 stage: the name under which bytes and time are counted.
 rank: of this process.
-split_input: position of the input that says how much of the first one goes to each rank: what goes to
-  this rank is not counted. -1: everything counts.
+ranks: how many there are.
+sends: what of the first input goes to other ranks, for the counters. 'splits': the second input says how
+  many slices each rank gets; 'shares': each rank gets a share, the first ones one slice more; 'all': each
+  rank gets everything; 'once': everything counts once, as the way that it takes is the transport's;
+  'nothing'.
 timeout: seconds after which it fails.
 )doc");

@@ -44,7 +44,7 @@ class OrderedCommunicator:
         tensor = tf.convert_to_tensor(tensor)
         splits = tf.cast(splits, tf.int64)
         out, received = self._run(
-            name, "all_to_all", [tensor, splits], [tensor.dtype, tf.int64], split_input=1
+            name, "all_to_all", [tensor, splits], [tensor.dtype, tf.int64], sends="splits"
         )
         out.set_shape([None, *tensor.shape[1:]])
         received.set_shape([self.size])
@@ -52,33 +52,34 @@ class OrderedCommunicator:
 
     def all_gather(self, tensor, name):
         tensor = tf.convert_to_tensor(tensor)
-        (out,) = self._run(name, "all_gather", [tensor], [tensor.dtype])
+        (out,) = self._run(name, "all_gather", [tensor], [tensor.dtype], sends="all")
         out.set_shape([None, *tensor.shape[1:]])
         return out
 
     def all_reduce(self, tensor, name, op="sum"):
-        return self._same_shape(name, "all_reduce", tensor, op=op)
+        return self._same_shape(name, "all_reduce", tensor, "once", op=op)
 
     def broadcast(self, tensor, root, name):
-        return self._same_shape(name, "broadcast", tensor, root=root)
+        sends = "all" if root == self.rank else "nothing"
+        return self._same_shape(name, "broadcast", tensor, sends, root=root)
 
     def reduce_scatter(self, tensor, name):
         tensor = tf.convert_to_tensor(tensor)
-        (out,) = self._run(name, "reduce_scatter", [tensor], [tensor.dtype])
+        (out,) = self._run(name, "reduce_scatter", [tensor], [tensor.dtype], sends="shares")
         out.set_shape([None, *tensor.shape[1:]])
         return out
 
     def barrier(self):
         self.all_reduce(tf.zeros([1], tf.int32), "barrier")
 
-    def _same_shape(self, name, method, tensor, **options):
+    def _same_shape(self, name, method, tensor, sends, **options):
         tensor = tf.convert_to_tensor(tensor)
-        (out,) = self._run(name, method, [tensor], [tensor.dtype], **options)
+        (out,) = self._run(name, method, [tensor], [tensor.dtype], sends=sends, **options)
         out.set_shape(tensor.shape)
         return out
 
     @tf.autograph.experimental.do_not_convert
-    def _run(self, stage, method, inputs, output_types, split_input=-1, **options):
+    def _run(self, stage, method, inputs, output_types, *, sends, **options):
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         position, last = getattr(graph, _IN_GRAPH, (0, None))
         name = f"sok/{stage}" if graph is None else f"sok/{stage}.{position}"
@@ -93,7 +94,8 @@ class OrderedCommunicator:
                 collective=name,
                 stage=stage,
                 rank=self.rank,
-                split_input=split_input,
+                ranks=self.size,
+                sends=sends,
                 timeout=self._timeout,
             )
         if graph is not None:

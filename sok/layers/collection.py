@@ -23,6 +23,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
     Args:
         features: `sok.FeatureConfig`s. Features whose tables are equal share one; their dimensions,
             kinds of ids and combiners may differ.
+        exchange: what travels between ranks; see `sok.lookup_sparse`.
 
     Input: a dict from each feature's name to its ids, or to a pair (ids, weights).
     Output: a dict from each feature's name to [batch, dimension] (uncombined: one vector an id), in
@@ -41,8 +42,9 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
     array([[3., 3., 3., 3.]], dtype=float32)
     """
 
-    def __init__(self, features, **kwargs):
+    def __init__(self, features, exchange="auto", **kwargs):
         super().__init__(autocast=False, **kwargs)
+        self.exchange = checks.one_of("exchange", exchange, checks.EXCHANGES)
         self.supports_jit = False
         features = list(features)
         for feature in features:
@@ -108,7 +110,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
                 )
             )
         inserting = bool(training) and self.trainable
-        outputs = pipeline.run(features, training=inserting, max_norms=norms)
+        outputs = pipeline.run(features, training=inserting, max_norms=norms, exchange=self.exchange)
         return {config.name: output for config, output in zip(self._features, outputs)}
 
     def compute_output_shape(self, input_shape):
@@ -132,7 +134,7 @@ class EmbeddingCollection(TableMixin, keras.layers.Layer):
 
     def get_config(self):
         features = [keras.saving.serialize_keras_object(feature) for feature in self.features]
-        return {**super().get_config(), "features": features}
+        return {**super().get_config(), "features": features, "exchange": self.exchange}
 
     @classmethod
     def from_config(cls, config):

@@ -36,6 +36,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         seed: of the initial values; None draws one.
         vocabulary_size: rows of a static table.
         mask_value: dense ids equal to it are left out, for instance padding.
+        exchange: what travels between ranks; see `sok.lookup_sparse`.
         max_norm, key_type, default, capacity, max_capacity, out_of_range, var_type, mode: see
             `sok.TableConfig`.
         embeddings_regularizer, embeddings_constraint: not supported; must be None.
@@ -68,6 +69,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         out_of_range="error",
         var_type="hbm",
         mode=None,
+        exchange="auto",
         embeddings_regularizer=None,
         embeddings_constraint=None,
         **kwargs,
@@ -79,6 +81,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         self.supports_jit = False
         self.combiner = checks.combiner(combiner)
         self.mask_value = checks.mask_value(mask_value)
+        self.exchange = checks.one_of("exchange", exchange, checks.EXCHANGES)
         self.supports_masking = mask_value is not None and combiner is None
         config = TableConfig(
             name=f"{self.name}_table",
@@ -124,7 +127,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         )
         norms = {id(self.table): checks.max_norm(self._table_config.max_norm)}
         inserting = bool(training) and self.table.trainable
-        return pipeline.run([feature], training=inserting, max_norms=norms)[0]
+        return pipeline.run([feature], training=inserting, max_norms=norms, exchange=self.exchange)[0]
 
     def compute_mask(self, inputs, mask=None):
         if not self.supports_masking:
@@ -146,6 +149,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
             **table,
             "combiner": self.combiner,
             "mask_value": self.mask_value,
+            "exchange": self.exchange,
         }
 
 

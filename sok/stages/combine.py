@@ -51,3 +51,56 @@ def combine_gradients(
     return _native.ops.sok_combine_gradients(
         rows=rows, **inputs, gradients=gradients, **attributes
     )
+
+
+def divide(read: FeatureRead, sums: tf.Tensor) -> tf.Tensor:
+    """The output of a feature, from the weighted sums of its bags.
+
+    The divisor is that of the whole bag, so that it does not matter who has summed which part. Weights
+    get their gradients through it.
+
+    Args:
+        read: the feature.
+        sums: float32 [batch, dimension].
+    """
+    if read.combiner != "sum":
+        sums = _scaled(sums, _scale(read)[:, tf.newaxis])
+    return tf.cast(sums, read.dtype)
+
+
+@tf.custom_gradient
+def _scaled(sums: tf.Tensor, scale: tf.Tensor):
+    # Not x * 0: an infinite row or gradient must not leak through a divisor of 0.
+    is_zero = tf.equal(scale, 0.0)
+
+    def gradient(upstream):
+        to_scale = tf.reduce_sum(upstream * sums, axis=1, keepdims=True)
+        return tf.where(is_zero, 0.0, upstream * scale), tf.where(is_zero, 0.0, to_scale)
+
+    return tf.where(is_zero, 0.0, sums * scale), gradient
+
+
+def _scale(read: FeatureRead) -> tf.Tensor:
+    """One over the divisor of each bag, 0 where that is 0; float32 [batch]."""
+    record = read.record
+    if record.weights is None:
+        lengths = _lengths(read)
+        total = tf.cast(lengths, tf.float32)
+    else:
+        parts = tf.reshape(record.weights, [-1])
+        if read.combiner == "sqrtn":
+            parts = tf.square(parts)
+        bag = tf.repeat(tf.range(record.batch_size()), _lengths(read))
+        total = tf.math.unsorted_segment_sum(parts, bag, record.batch_size())
+    if read.combiner == "mean":
+        return tf.math.divide_no_nan(1.0, total)
+    # The root's derivative at 0 is infinite.
+    is_zero = tf.equal(total, 0.0)
+    return tf.where(is_zero, 0.0, tf.math.rsqrt(tf.where(is_zero, 1.0, total)))
+
+
+def _lengths(read: FeatureRead) -> tf.Tensor:
+    record = read.record
+    if record.is_ragged:
+        return record.row_splits[1:] - record.row_splits[:-1]
+    return tf.fill([record.batch_size()], tf.shape(record.ids, out_type=tf.int64)[1])

@@ -57,14 +57,37 @@ def exchange_rows(
         for each table what came, [n, width], ordered by the sending rank.
     """
     types = [part.dtype for part in parts]
-    widths = [part.shape[1] for part in parts]
-    # 16-bit rows travel as they are. Only copies happen, so the carrier's type says no more than how
-    # many bits an element has.
-    carrier = tf.half if any(dtype.size == 2 for dtype in types) else tf.float32
-    buffer, splits = _native.ops.sok_interleave(
-        parts=parts, counts=counts, widths=widths, carrier=carrier
+    received, _ = communicator.all_to_all(*join(parts, counts), stage)
+    return part_from(received, received_counts, types, [part.shape[1] for part in parts])
+
+
+def join(
+    parts: list[tf.Tensor], counts: tf.Tensor, carrier: tf.DType | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rows of all tables as one buffer that can travel, and how many of its elements each rank gets.
+
+    Args: as for `exchange_rows`.
+        carrier: the buffer's type; None: what suits the parts.
+    """
+    return _native.ops.sok_interleave(
+        parts=parts,
+        counts=counts,
+        widths=[part.shape[1] for part in parts],
+        carrier=carrier or carrier_of([part.dtype for part in parts]),
     )
-    received, _ = communicator.all_to_all(buffer, splits, stage)
-    return _native.ops.sok_deinterleave(
-        buffer=received, counts=received_counts, types=types, widths=widths
-    )
+
+
+def part_from(
+    buffer: tf.Tensor, counts: tf.Tensor, types: list[tf.DType], widths: list[int]
+) -> list[tf.Tensor]:
+    """The inverse of `join`."""
+    return _native.ops.sok_deinterleave(buffer=buffer, counts=counts, types=types, widths=widths)
+
+
+def carrier_of(types: list[tf.DType]) -> tf.DType:
+    """The type of a buffer that holds rows of several ones.
+
+    16-bit rows travel as they are. Only copies happen, so the carrier's type says no more than how many
+    bits an element has.
+    """
+    return tf.half if any(dtype.size == 2 for dtype in types) else tf.float32

@@ -7,10 +7,12 @@ depends on the program, never on the data of one rank.
 """
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
 from sok.comm.base import Communicator
+from sok.stages import choice, owners
 from sok.stages.combine import combine, combine_gradients
 from sok.stages.dedupe import dedupe
 from sok.stages.exchange import exchange_counts, exchange_ids, exchange_rows
@@ -26,6 +28,7 @@ def lookup(
     *,
     training: bool,
     max_norms: list[float],
+    exchange: str,
 ) -> list[tf.Tensor]:
     """Outputs of all features, [batch, dimension] each; see `sok.stages.lookup.lookup`.
 
@@ -35,6 +38,7 @@ def lookup(
         reads: the features.
         training: whether unknown ids are inserted, on the ranks that own them.
         max_norms: of each table; 0: none.
+        exchange: what travels; see `sok.stages.choice`.
 
     Raises:
         ValueError: a table was created for another number of ranks.
@@ -47,7 +51,10 @@ def lookup(
                 f"there are {communicator.size}: call sok.init() before creating tables"
             )
     outputs: list = [None] * len(reads)
-    for replicated, run in ((True, _lookup_replicated), (False, _lookup_sharded)):
+    if exchange == "auto" and not choice.bags_may_be_long(reads):
+        exchange = "rows"
+    sharded = _lookup_rows if exchange == "rows" else functools.partial(owners.lookup, exchange=exchange)
+    for replicated, run in ((True, _lookup_replicated), (False, sharded)):
         tables = [t for t, v in enumerate(variables) if v.placement.is_replicated is replicated]
         places = [i for i, read in enumerate(reads) if read.table in tables]
         if not places:
@@ -72,7 +79,7 @@ def _lookup_replicated(communicator, variables, reads, *, training, max_norms):
     return lookup_here(tables, reads, training=training, max_norms=max_norms)
 
 
-def _lookup_sharded(communicator, variables, reads, *, training, max_norms):
+def _lookup_rows(communicator, variables, reads, *, training, max_norms):
     unique = dedupe(variables, reads)
     routed = route(variables, unique.keys, unique.slots, [read.table for read in reads])
     received_counts, refused = exchange_counts(communicator, routed.counts, unique.refused)

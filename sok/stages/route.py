@@ -7,6 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from sok import _native
+from sok.stages.lookup import FeatureRead, feature_arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,47 @@ def route(
             ranks=variables[0].placement.ranks,
             owners=[variable.placement.owner for variable in variables],
             rows=[variable.total_rows for variable in variables],
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RoutedBags:
+    """Bags cut into parts, one for each rank that owns some of their ids.
+
+    buffer: int64: for each rank the ids of each table, then for each table the lengths of its parts.
+    counts: int64 [ranks, 2 * tables]: the lengths of these blocks.
+    refused: see `sok.stages.dedupe.Unique`.
+    sources: int64: for each id its place among those of all features; empty if none is weighted.
+    targets: for each table int64 [parts]: the bag of each part, among those of the table's features.
+    """
+
+    buffer: tf.Tensor
+    counts: tf.Tensor
+    refused: tf.Tensor
+    sources: tf.Tensor
+    targets: list[tf.Tensor]
+
+
+def route_bags(variables: list, reads: list[FeatureRead], *, keep_empty: bool) -> RoutedBags:
+    """Cuts bags into parts by owner, for owners that combine.
+
+    Args:
+        variables: the tables.
+        reads: the features.
+        keep_empty: every bag has a part on every rank, also one without ids.
+    """
+    inputs, attributes = feature_arguments([v.table for v in variables], reads, [0.0] * len(variables))
+    return RoutedBags(
+        *_native.ops.sok_route_bags(
+            **inputs,
+            **attributes,
+            num_tables=len(variables),
+            ranks=variables[0].placement.ranks,
+            owners=[variable.placement.owner for variable in variables],
+            rows=[variable.total_rows for variable in variables],
+            out_of_range=[variable.attributes.out_of_range for variable in variables],
+            keep_empty=keep_empty,
         )
     )
 

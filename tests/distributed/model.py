@@ -95,7 +95,7 @@ def merge_exports(per_rank, tables):
     return whole
 
 
-def train(tables, steps, optimizer, graph, on_ranks):
+def train(tables, steps, optimizer, graph, on_ranks, exchange="auto"):
     """Trains; returns outputs of the last step, losses, the table rows here, and dense weights.
 
     Args:
@@ -105,6 +105,7 @@ def train(tables, steps, optimizer, graph, on_ranks):
         graph: whether the step is a tf.function.
         on_ranks: whether this process is one of several ranks. Else it computes the loss of every
             rank's batch, and their mean.
+        exchange: of the lookup.
     """
     communicator = sok.init()
     variables = [table.create(seed, on_ranks) for seed, table in enumerate(tables)]
@@ -115,7 +116,7 @@ def train(tables, steps, optimizer, graph, on_ranks):
 
     def loss_of(ids, weights):
         weights = [w if t.weighted else None for w, t in zip(weights, tables)]
-        outputs = sok.lookup_sparse(variables, ids, weights, combiners=combiners)
+        outputs = sok.lookup_sparse(variables, ids, weights, combiners=combiners, exchange=exchange)
         joined = tf.concat([tf.cast(x, tf.float32) for x in outputs], 1)
         error = tf.square(tf.tanh(joined @ dense) - 0.3)
         # The mean of an empty batch would be 0 / 0.

@@ -17,9 +17,9 @@ MIXED = [
 STEPS = 10
 
 
-def compare(ranks, tables, sizes, optimizer, graph, rtol, steps=STEPS):
+def compare(ranks, tables, sizes, optimizer, graph, rtol, steps=STEPS, exchange="auto"):
     data = [model.batches(tables, sizes, seed) for seed in range(steps)]
-    results = ranks.run(model.train, tables, data, optimizer, graph, True)
+    results = ranks.run(model.train, tables, data, optimizer, graph, True, exchange)
     outputs, losses, rows, dense = model.train(tables, data, optimizer, False, False)
     for rank, (rank_outputs, rank_losses, _, rank_dense) in enumerate(results):
         for got, want in zip(rank_outputs[0], outputs[rank]):

@@ -13,68 +13,175 @@ import tensorflow as tf
 import sok
 from sok.stages.route import kept_here
 
-EXCHANGES = ("exchange_counts", "exchange_ids", "exchange_rows", "exchange_gradients")
+STAGES = ("exchange_counts", "exchange_ids", "exchange_rows", "exchange_gradients")
+WEIGHTS = ("exchange_weights", "exchange_weight_gradients")
+DIMENSIONS = (24, 12)
+IDS = 1000  # all below
+FEATURE_TABLES = (0, 1, 0)
 
 
-def traffic(ids, dtype, mode):
-    """What one training step of three features over two tables has sent, and the unique remote ids."""
+def traffic(batches, dtype="float32", mode=None, exchange="auto", weighted=False):
+    """What one training step of three features over two tables has sent, and who keeps which ids."""
     c = sok.init()
     tables = [
-        sok.DynamicVariable(6, dtype=dtype, mode=mode),
-        sok.Variable(shape=(1000, 3), dtype=dtype, mode=mode),
+        sok.DynamicVariable(DIMENSIONS[0], dtype=dtype, mode=mode),
+        sok.Variable(shape=(IDS, DIMENSIONS[1]), dtype=dtype, mode=mode),
     ]
-    mine = [model.ragged(bags, tf.int64) for bags in ids[c.rank]]
+    mine = [model.ragged(bags, tf.int64) for bags in batches[c.rank]]
+    weights = [ids.with_values(tf.ones_like(ids.values, tf.float32)) for ids in mine] if weighted else None
     before = sok.stats()
     with tf.GradientTape() as tape:
-        outputs = sok.lookup_sparse([tables[0], tables[1], tables[0]], mine, combiners="mean")
+        if weighted:
+            tape.watch([w.values for w in weights])
+        outputs = sok.lookup_sparse(
+            [tables[t] for t in FEATURE_TABLES], mine, weights, combiners="mean", exchange=exchange
+        )
         loss = tf.add_n([tf.reduce_sum(tf.cast(x, tf.float32)) for x in outputs])
-    gradients = tape.gradient(loss, tables)
+    sources = [*tables, *([w.values for w in weights] if weighted else [])]
+    gradients = tape.gradient(loss, sources)[:2]
     sok.OptimizerWrapper(keras.optimizers.SGD(0.1)).apply_gradients(zip(gradients, tables))
     after = sok.stats()
     sent = {}
-    for stage in EXCHANGES:
-        old = before.get(stage, dict.fromkeys(after[stage], 0))
-        sent[stage] = {name: after[stage][name] - old[name] for name in after[stage]}
-    remote = []
-    for table, features in zip(tables, ([mine[0], mine[2]], [mine[1]])):
-        unique = np.unique(np.concatenate([f.values.numpy() for f in features]))
-        remote.append(len(unique) - len(kept_here(table, tf.constant(unique))[0]))
-    return sent, remote
+    for stage in (*STAGES, *WEIGHTS):
+        new = after.get(stage, {"calls": 0, "seconds": 0.0, "sent_bytes": 0, "sent_rows": 0})
+        old = before.get(stage, dict.fromkeys(new, 0))
+        to = np.array(new.get("sent_bytes_to", [0] * c.size)) - old.get("sent_bytes_to", 0)
+        counters = {name: new[name] - old[name] for name in ("calls", "seconds", "sent_bytes", "sent_rows")}
+        sent[stage] = {**counters, "sent_bytes_to": to}
+    kept = [kept_here(table, tf.range(IDS, dtype=tf.int64))[0].numpy() for table in tables]
+    return sent, kept
+
+
+def expected_bytes(batches, owners, exchange, row_bytes, weighted):
+    """Bytes from each rank to each other, [sender, receiver], by stage; owners[table][id] is a rank."""
+    size = len(batches)
+    sums = 4 * np.array(DIMENSIONS)
+    rows = row_bytes * np.array(DIMENSIONS)
+    unique = np.zeros((size, size, 2), int)  # [asking rank, owner, table]
+    ids, parts = unique.copy(), unique.copy()
+    bags = np.zeros((size, 2), int)
+    for rank, features in enumerate(batches):
+        distinct = [set(), set()]
+        for table, feature in zip(FEATURE_TABLES, features):
+            for bag in feature:
+                where = owners[table][np.array(bag, int)]
+                ids[rank, :, table] += np.bincount(where, minlength=size)
+                parts[rank, np.unique(where), table] += 1
+                distinct[table] |= set(bag)
+            bags[rank, table] += len(feature)
+        for table in range(2):
+            unique[rank, :, table] += np.bincount(
+                owners[table][np.array(sorted(distinct[table]), int)], minlength=size
+            )
+    weights = (ids if weighted and exchange != "rows" else 0 * ids).sum(2) * 4
+    result = dict(zip(WEIGHTS, (weights, weights.T)))
+    if exchange == "rows":
+        result["exchange_ids"] = unique.sum(2) * 8
+        result["exchange_rows"] = (unique @ rows).T
+        result["exchange_gradients"] = unique @ sums
+    elif exchange == "partials":
+        result["exchange_ids"] = (ids + parts).sum(2) * 8
+        result["exchange_rows"] = (parts @ sums).T
+        result["exchange_gradients"] = parts @ sums
+    else:
+        result["exchange_ids"] = (ids.sum(2) + bags.sum(1)[:, np.newaxis]) * 8
+        of_rank = bags @ sums
+        result["exchange_rows"] = np.full((size, size), of_rank.max())
+        result["exchange_gradients"] = np.tile(of_rank[:, np.newaxis], (1, size))
+    for matrix in result.values():
+        np.fill_diagonal(matrix, 0)
+    return result
+
+
+def owners_of(results):
+    owners = np.zeros((2, IDS), int)
+    for rank, (_, kept) in enumerate(results):
+        for table in range(2):
+            owners[table][kept[table]] = rank
+    return owners
+
+
+def draw(sizes, ids, longest, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        [[rng.integers(0, ids, n).tolist() for n in rng.integers(0, longest, size)] for _ in FEATURE_TABLES]
+        for size in sizes
+    ]
+
+
+def check_bytes(results, want):
+    for stage, matrix in want.items():
+        got = np.stack([sent[stage]["sent_bytes_to"] for sent, _ in results])
+        np.testing.assert_array_equal(got, matrix, err_msg=stage)
+        assert [sent[stage]["sent_bytes"] for sent, _ in results] == matrix.sum(1).tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("mode", ["distributed", "localized:1"])
 def test_only_unique_remote_ids_and_rows_travel(ranks, mode, dtype):
-    rng = np.random.default_rng(0)
-    sizes = [64, 0, 40]
-    ids = [
-        [[rng.integers(0, 300, n).tolist() for n in rng.integers(0, 9, size)] for _ in range(3)]
-        for size in sizes
-    ]
-    results = ranks.run(traffic, ids, dtype, mode)
-    remote = np.sum([remote for _, remote in results], 0)
-    assert remote.sum() > 100
+    batches = draw([64, 0, 40][: ranks.size], 300, 9)
+    results = ranks.run(traffic, batches, dtype, mode)
     row = tf.as_dtype(dtype).size
-    total = {
-        stage: sum(sent[stage]["sent_bytes"] for sent, _ in results) for stage in EXCHANGES
-    }
-    forward = total["exchange_ids"] + total["exchange_rows"]
-    assert forward <= (remote * (8 + row * np.array([6, 3]))).sum() * 1.05
+    owners = owners_of(results)
+    want = expected_bytes(batches, owners, "rows", row, False)
+    # At most this, where the choice is free; to the byte where it is not.
+    total = {stage: sum(sent[stage]["sent_bytes"] for sent, _ in results) for stage in STAGES}
+    assert total["exchange_ids"] > 1000
+    forward = want["exchange_ids"].sum() + want["exchange_rows"].sum()
+    assert total["exchange_ids"] + total["exchange_rows"] <= forward
     # Gradients of 16-bit rows travel as float32.
-    assert total["exchange_gradients"] <= (remote * 4 * np.array([6, 3])).sum() * 1.05
-    # And what is needed does travel.
-    assert total["exchange_ids"] == remote.sum() * 8
+    assert total["exchange_gradients"] <= want["exchange_gradients"].sum()
+    results = ranks.run(traffic, batches, dtype, mode, "rows")
+    check_bytes(results, want)
     for sent, _ in results:
         # One exchange of ids and one of rows, whatever the number of features and tables.
-        assert [sent[stage]["calls"] for stage in EXCHANGES] == [1] * 4
-        assert all(sent[stage]["seconds"] > 0 for stage in EXCHANGES)
+        assert [sent[stage]["calls"] for stage in STAGES] == [1] * 4
+        assert all(sent[stage]["seconds"] > 0 for stage in STAGES)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("exchange", ["rows", "partials", "reduce_scatter"])
+def test_what_each_way_sends_to_each_rank(ranks, exchange, weighted):
+    batches = draw([20, 0, 33][: ranks.size], 100, 12)
+    results = ranks.run(traffic, batches, "float32", None, exchange, weighted)
+    check_bytes(results, expected_bytes(batches, owners_of(results), exchange, 4, weighted))
+    columns = 2 * (1 if exchange == "rows" else 2) + 4
+    for rank, (sent, _) in enumerate(results):
+        counts = np.full(ranks.size, 8 * columns)
+        counts[rank] = 0
+        np.testing.assert_array_equal(sent["exchange_counts"]["sent_bytes_to"], counts)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_auto_takes_what_moves_less(ranks, dtype, weighted):
+    """Long bags of ids that hardly repeat, few ids that repeat often, and ranks that differ."""
+    long, repeated = ([30, 10, 20], IDS, 60), ([30, 10, 20], 8, 60)
+    cases = [draw(*long), draw(*repeated), [draw(*long)[0], *draw(*repeated)[1:]]]
+    taken = []
+    for batches in [case[: ranks.size] for case in cases]:
+        results = ranks.run(traffic, batches, dtype, None, "auto", weighted)
+        row, owners = tf.as_dtype(dtype).size, owners_of(results)
+        want = {way: expected_bytes(batches, owners, way, row, weighted) for way in ("rows", "partials")}
+        forward, backward = (
+            {way: sum(matrices[stage].sum() for stage in stages) for way, matrices in want.items()}
+            for stages in (
+                ("exchange_ids", "exchange_weights", "exchange_rows"),
+                ("exchange_gradients", "exchange_weight_gradients"),
+            )
+        )
+        less = forward["partials"] < forward["rows"] and backward["partials"] < backward["rows"]
+        taken.append("partials" if less else "rows")
+        check_bytes(results, want[taken[-1]])
+    assert taken[:2] == ["partials", "rows"]
 
 
 def test_every_stage_is_counted(ranks):
     ids = [[[[1, 2]], [[3]], [[4]]]] * 3
-    ranks.run(traffic, ids, "float32", "distributed")
+    ranks.run(traffic, ids, "float32", "distributed", "rows")
+    ranks.run(traffic, ids, "float32", "distributed", "partials")
     for stages in ranks.run(stages_of):
-        for stage in ("dedupe", "route", "lookup", "combine", "combine_gradients", "merge_update"):
+        for stage in ("dedupe", "route", "route_bags", "lookup", "combine", "combine_gradients", "merge_update"):
             assert stages[stage]["calls"] > 0
             assert stages[stage]["seconds"] > 0
 

@@ -9,6 +9,7 @@ import reference
 import tensorflow as tf
 
 import sok
+from sok import checks
 from sok.placement import Placement
 
 MODES = ["distributed", "localized:1", "data_parallel"]
@@ -162,7 +163,7 @@ def test_bad_placements(ranks):
         assert f"was created for 1 ranks, but there are {n}: call sok.init() before" in early
 
 
-def out_of_range(policy, mode):
+def out_of_range(policy, mode, exchange):
     c = sok.init()
     table = sok.Variable(
         np.arange(1.0, 8.0, dtype=np.float32)[:, None], out_of_range=policy, mode=mode
@@ -170,7 +171,7 @@ def out_of_range(policy, mode):
     ids = [[0, 1], [3, 7 if c.rank == 1 else 6], [-1 if c.rank == 1 else 2, 4]]
     try:
         with tf.GradientTape() as tape:
-            out = sok.lookup_sparse(table, tf.constant(ids), combiners="sum")
+            out = sok.lookup_sparse(table, tf.constant(ids), combiners="sum", exchange=exchange)
         gradient = tape.gradient(out, [table])[0]
         return out.numpy()[:, 0].tolist(), float(tf.reduce_sum(gradient.values))
     except tf.errors.InvalidArgumentError as error:
@@ -180,20 +181,21 @@ def out_of_range(policy, mode):
         return str(error)
 
 
+@pytest.mark.parametrize("exchange", checks.EXCHANGES)
 @pytest.mark.parametrize("mode", ["distributed", "localized:1"])
-def test_out_of_range(ranks, mode):
-    for text in ranks.run(out_of_range, "error", mode):
+def test_out_of_range(ranks, mode, exchange):
+    for text in ranks.run(out_of_range, "error", mode, exchange):
         assert "id 7 at position 3 of rank 1 is out of range: the table has 7 rows" in text, text
-    zero = ranks.run(out_of_range, "zero", mode)
+    zero = ranks.run(out_of_range, "zero", mode, exchange)
     assert [out for out, _ in zero] == [[3, 11, 8], [3, 4, 5], [3, 11, 8]][: ranks.size]
     # Two ids of rank 1 have no gradient.
     assert sum(gradient for _, gradient in zero) == 6 * ranks.size - 2
-    clip = ranks.run(out_of_range, "clip", mode)
+    clip = ranks.run(out_of_range, "clip", mode, exchange)
     assert [out for out, _ in clip] == [[3, 11, 8], [3, 11, 6], [3, 11, 8]][: ranks.size]
     assert sum(gradient for _, gradient in clip) == 6 * ranks.size
 
 
-def many_kinds(sizes, on_ranks, dtype):
+def many_kinds(sizes, on_ranks, dtype, exchange):
     """Lookups of every kind, of this rank's batch (on one rank, of every batch), and all gradients."""
     c = sok.init()
     hash_ = sok.DynamicVariable(5, "normal", seed=1, dtype=dtype, default="zeros")
@@ -224,6 +226,7 @@ def many_kinds(sizes, on_ranks, dtype):
                 ["mean", "sqrtn", "mean", "sqrtn", None, "sum", None],
                 max_norm=1.2,
                 training=rank % 2 == 0 or on_ranks,
+                exchange=exchange,
             )
             flat = [tf.cast(x, tf.float32) for x in outputs]
             loss = tf.add_n([tf.reduce_sum(tf.sin(x + i)) for i, x in enumerate(flat)])
@@ -234,13 +237,14 @@ def many_kinds(sizes, on_ranks, dtype):
     return one(c.rank) if on_ranks else [one(rank) for rank in range(len(sizes))]
 
 
+@pytest.mark.parametrize("exchange", checks.EXCHANGES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_lookups_of_every_kind(ranks, dtype):
+def test_lookups_of_every_kind(ranks, dtype, exchange):
     sizes = [6, 0, 4][: ranks.size]
     close = reference.TOLERANCE[dtype]
-    want = many_kinds(sizes, False, dtype)
+    want = many_kinds(sizes, False, dtype, exchange)
     for (outputs, gradients), (want_outputs, want_gradients) in zip(
-        ranks.run(many_kinds, sizes, True, dtype), want
+        ranks.run(many_kinds, sizes, True, dtype, exchange), want
     ):
         for got, expected in zip(outputs, want_outputs):
             assert got.dtype == expected.dtype

@@ -133,6 +133,126 @@ TEST(RouteTest, GroupsKeysByOwner) {
   }
 }
 
+// What RouteBags must give, bag by bag.
+struct Parts {
+  std::vector<std::vector<Key>> ids;              // [ranks * tables]
+  std::vector<std::vector<std::int64_t>> sources;  // of them
+  std::vector<std::vector<std::int64_t>> lengths, targets;
+};
+
+Parts cut(std::uint32_t ranks, bool keep_empty, const std::vector<RouteBagsTable>& tables,
+          const std::vector<RouteBagsFeature>& features) {
+  Parts parts;
+  const std::size_t blocks = ranks * tables.size();
+  parts.ids.resize(blocks);
+  parts.sources.resize(blocks);
+  parts.lengths.resize(blocks);
+  parts.targets.resize(blocks);
+  std::vector<std::int64_t> bags_before(tables.size(), 0);
+  std::int64_t ids_before = 0;
+  for (const RouteBagsFeature& feature : features) {
+    const RouteBagsTable& table = tables[feature.table];
+    for (std::int64_t bag = 0; bag < feature.bags.bags; ++bag) {
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        const std::size_t block = rank * tables.size() + feature.table;
+        std::int64_t length = 0;
+        for (std::int64_t i = feature.bags.begin(bag); i < feature.bags.end(bag); ++i) {
+          Key key = feature.bags.ids[i];
+          if (!table.range.target(&key) || table.placement.rank_of(key) != rank) continue;
+          parts.ids[block].push_back(table.placement.local_id(key));
+          parts.sources[block].push_back(ids_before + i);
+          ++length;
+        }
+        if (length == 0 && !keep_empty) continue;
+        parts.lengths[block].push_back(length);
+        parts.targets[block].push_back(bags_before[feature.table] + bag);
+      }
+    }
+    bags_before[feature.table] += feature.bags.bags;
+    ids_before += feature.bags.ids_count();
+  }
+  return parts;
+}
+
+TEST(RouteBagsTest, EveryOwnerGetsItsPartOfEveryBag) {
+  Seeded random(11);
+  const std::vector<Key> many = draw(random, kIds, 5000), few = draw(random, 30, 12);
+  std::vector<std::int64_t> splits = {0};
+  while (splits.back() < kIds) {
+    splits.push_back(std::min<std::int64_t>(kIds, splits.back() + random.below(40)));
+  }
+  Bags ragged, dense, none;
+  ragged.ids = many.data();
+  ragged.row_splits = splits.data();
+  ragged.bags = static_cast<std::int64_t>(splits.size()) - 1;
+  dense.ids = few.data();
+  dense.bags = 10;
+  dense.hotness = 3;
+  for (const int threads : kThreads) {
+    for (const std::uint32_t ranks : {1u, 2u, 3u, 8u}) {
+      for (const bool keep_empty : {false, true}) {
+        const std::vector<RouteBagsTable> tables = {
+            {{ranks, -1, false}, {}},
+            {{ranks, -1, true}, {7, OutOfRange::kZero}},
+            {{ranks, static_cast<std::int32_t>(ranks) - 1, true}, {9, OutOfRange::kClip}}};
+        const std::vector<RouteBagsFeature> features = {
+            {0, ragged}, {1, dense}, {0, dense}, {2, none}, {2, dense}};
+        ThreadExecutor executor(threads);
+        RouteBags route(executor, ranks, keep_empty, tables, features);
+        const Parts parts = cut(ranks, keep_empty, tables, features);
+        std::vector<std::int64_t> counts, buffer, sources;
+        std::vector<std::vector<std::int64_t>> targets(3);
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+          for (const auto* of : {&parts.ids, &parts.lengths}) {
+            for (std::size_t t = 0; t < 3; ++t) {
+              const auto& block = (*of)[rank * 3 + t];
+              counts.push_back(static_cast<std::int64_t>(block.size()));
+              buffer.insert(buffer.end(), block.begin(), block.end());
+            }
+          }
+          for (std::size_t t = 0; t < 3; ++t) {
+            const std::size_t block = rank * 3 + t;
+            sources.insert(sources.end(), parts.sources[block].begin(), parts.sources[block].end());
+            targets[t].insert(targets[t].end(), parts.targets[block].begin(),
+                              parts.targets[block].end());
+          }
+        }
+        ASSERT_EQ(route.counts(), counts);
+        ASSERT_EQ(route.ids(), static_cast<std::int64_t>(sources.size()));
+        std::vector<std::int64_t> got(buffer.size(), -7), got_sources(sources.size(), -7);
+        std::vector<std::vector<std::int64_t>> got_targets;
+        std::vector<std::int64_t*> pointers;
+        for (std::size_t t = 0; t < 3; ++t) {
+          ASSERT_EQ(route.parts(t), static_cast<std::int64_t>(targets[t].size()));
+          got_targets.emplace_back(targets[t].size(), -7);
+        }
+        for (auto& table : got_targets) pointers.push_back(table.data());
+        route.write(got.data(), pointers, got_sources.data());
+        EXPECT_EQ(got, buffer);
+        EXPECT_EQ(got_sources, sources);
+        EXPECT_EQ(got_targets, targets);
+      }
+    }
+  }
+}
+
+TEST(RouteBagsTest, TheFirstRefusedIdIsNamed) {
+  ThreadExecutor executor(1);
+  const std::vector<Key> ids = {1, 2, 3, -1};
+  Bags bags;
+  bags.ids = ids.data();
+  bags.bags = 2;
+  bags.hotness = 2;
+  const IdRange error{3, OutOfRange::kError}, zero{3, OutOfRange::kZero};
+  RouteBags route(executor, 2, false, {{{2, -1, true}, zero}, {{2, -1, true}, error}},
+                  {{0, bags}, {1, bags}});
+  std::size_t feature;
+  std::int64_t position;
+  ASSERT_TRUE(route.refused(&feature, &position));
+  EXPECT_EQ(feature, 1u);
+  EXPECT_EQ(position, 2);
+}
+
 TEST(PlacementTest, RowsOfAStaticTableAreDealtOut) {
   const Placement distributed{3, -1, true}, localized{3, 1, true};
   for (Key id = 0; id < 30; ++id) {
