@@ -101,6 +101,6 @@ def _scale(read: FeatureRead) -> tf.Tensor:
 
 def _lengths(read: FeatureRead) -> tf.Tensor:
     record = read.record
-    if record.is_ragged:
+    if record.row_splits is not None:
         return record.row_splits[1:] - record.row_splits[:-1]
     return tf.fill([record.batch_size()], tf.shape(record.ids, out_type=tf.int64)[1])
