@@ -31,8 +31,9 @@ def test_every_example_is_tested():
 @pytest.mark.slow
 def test_keras(tmp_path):
     printed = run_example(0, tmp_path)
-    assert float(re.findall(r"AUC: ([0-9.]+)", printed)[-1]) > 0.85
-    assert re.search(r"\[rows, width\]: \[\d+, 16\]", printed)
+    found = re.search(r"rank 0 of 1: AUC ([0-9.]+), keeps \[(\d+), 16\]", printed)
+    assert float(found[1]) > 0.85
+    assert int(found[2]) == 500
     assert (tmp_path / "model.keras").exists()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from sok import _native
 from sok.comm.base import Communicator
 from sok.optimizers.clipping import TableGradient
+from sok.stages.exchange import part_from
 from sok.stages.merge import merge_slices
 
 SPARSE_REDUCTIONS = ("mean", "sum")
@@ -71,18 +71,9 @@ def gather_replicated(
     all_keys = communicator.all_gather(tf.concat(keys, 0), "gather_keys")
     flat = tf.concat([tf.reshape(s.values, [-1]) for s in slices], 0)
     all_values = communicator.all_gather(flat, "gather_gradients")
-    gathered_keys = _native.ops.sok_deinterleave(
-        buffer=all_keys,
-        counts=counts,
-        types=[tf.int64] * len(places),
-        widths=[1] * len(places),
-    )
-    gathered_values = _native.ops.sok_deinterleave(
-        buffer=all_values,
-        counts=counts,
-        types=[tf.float32] * len(places),
-        widths=[tables[place].variable.dimension for place in places],
-    )
+    gathered_keys = part_from(all_keys, counts, [tf.int64] * len(places), [1] * len(places))
+    widths = [tables[place].variable.dimension for place in places]
+    gathered_values = part_from(all_values, counts, [tf.float32] * len(places), widths)
     merged = merge_slices(
         [tables[place].variable.table for place in places],
         [tf.IndexedSlices(v, k[:, 0]) for v, k in zip(gathered_values, gathered_keys)],

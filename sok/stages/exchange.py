@@ -34,9 +34,7 @@ def exchange_ids(
     """Sends ids to their owners: for each table the ids that came here, int64 [n, 1], by rank."""
     buffer, _ = communicator.all_to_all(ids, tf.reduce_sum(counts, axis=1), "exchange_ids")
     tables = counts.shape[1]
-    return _native.ops.sok_deinterleave(
-        buffer=buffer, counts=received_counts, types=[tf.int64] * tables, widths=[1] * tables
-    )
+    return part_from(buffer, received_counts, [tf.int64] * tables, [1] * tables)
 
 
 def exchange_rows(
