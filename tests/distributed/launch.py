@@ -54,8 +54,6 @@ class Ranks:
                 "TF_NUM_INTRAOP_THREADS": "1",
                 "TF_NUM_INTEROP_THREADS": "2",
                 "OMP_NUM_THREADS": "1",
-                # Milliseconds until Horovod looks for work: these tests make many small collectives.
-                "HOROVOD_CYCLE_TIME": "0.2",
                 "TF_CPP_MIN_LOG_LEVEL": "2",
                 "PYTHONPATH": os.pathsep.join(
                     filter(None, [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")])

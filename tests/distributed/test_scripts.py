@@ -37,7 +37,7 @@ def test_keras(tmp_path):
 
 
 def demo():
-    _, history, _ = movielens_demo.train(seed=1, epochs=3, verbose=0)
+    _, history, _ = movielens_demo.train(seed=1, epochs=2, verbose=0)
     return history["val_auc"]
 
 
