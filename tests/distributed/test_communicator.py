@@ -6,6 +6,8 @@ Each check is a function of a communicator, made concrete by those that exist. A
 COMMUNICATORS.
 """
 
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -184,3 +186,9 @@ def test_init_lists_the_tools():
         sok.init("mpi")
     with pytest.warns(UserWarning, match="use_legacy_optimizer is ignored"):
         sok.init(use_legacy_optimizer=True)
+
+
+def test_init_says_how_to_install_horovod(monkeypatch):
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
+    with pytest.raises(ImportError, match=r"python -m sok\.comm\.build_horovod --install"):
+        sok.init("horovod")

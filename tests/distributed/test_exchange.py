@@ -190,15 +190,14 @@ def stages_of():
     return sok.stats()
 
 
-def two_lookups(steps, on_ranks, slow=None):
+def two_lookups(steps, ranks, on_ranks, slow=None):
     """Steps with two lookups that do not depend on each other, of random batches; the rows afterwards."""
     c = sok.init()
     tables = [
         sok.DynamicVariable(3, "normal", seed=1),
-        sok.Variable(shape=(50, 2), initializer="normal", seed=2, mode="localized:0"),
+        sok.Variable(shape=(50, 2), initializer="normal", seed=2, mode="localized:0" if on_ranks else None),
     ]
     wrapped = sok.OptimizerWrapper(keras.optimizers.SGD(0.1))
-    ranks = 2
 
     @tf.function(reduce_retracing=True)
     def step(parts):
@@ -206,7 +205,7 @@ def two_lookups(steps, on_ranks, slow=None):
             losses = []
             for first, second in parts:
                 a = sok.lookup_sparse(tables[0], first, combiners="sum")
-                b = sok.lookup_sparse(tables[1], second, combiners="mean")
+                b = sok.lookup_sparse(tables[1], second, combiners="mean", exchange="partials")
                 losses += [tf.reduce_sum(tf.sin(a)), tf.reduce_sum(tf.cos(b))]
             loss = tf.add_n(losses) / len(parts)
         wrapped.apply_gradients(zip(tape.gradient(loss, tables), tables))
@@ -224,10 +223,11 @@ def two_lookups(steps, on_ranks, slow=None):
     return model.export_all(tables)
 
 
-def test_200_steps_with_delays(ranks_of):
-    results = ranks_of(2).run(two_lookups, 200, True, slow=1)
+@pytest.mark.parametrize(("size", "steps"), [(2, 200), (3, 50)])
+def test_many_steps_with_delays(ranks_of, size, steps):
+    results = ranks_of(size).run(two_lookups, steps, size, True, slow=1)
     placed = [model.Table("hash"), model.Table("static", mode="localized:0")]
-    for got, want in zip(model.merge_exports(results, placed), two_lookups(200, False)):
+    for got, want in zip(model.merge_exports(results, placed), two_lookups(steps, size, False)):
         assert set(got) == set(want)
         for id_, row in want.items():
             np.testing.assert_allclose(got[id_], row, rtol=1e-4, atol=1e-5)

@@ -124,6 +124,24 @@ def test_layers_pass_it_on(ranks, exchange, cuts):
             np.testing.assert_allclose(got, alone(tf.constant([[rank, 5, 6], [7, 7, 8]])), rtol=1e-5)
 
 
+def different_ways():
+    c = sok.init()
+    table = sok.DynamicVariable(2, initializer="ones")
+    ids = tf.constant([[1, 2]])
+    try:
+        sok.lookup_sparse(table, ids, exchange="partials" if c.rank == 1 else "rows")
+    except tf.errors.OpError as error:
+        # The job goes on.
+        assert sok.lookup_sparse(table, ids, combiners="sum").numpy().tolist() == [[2, 2]]
+        return str(error)
+
+
+def test_ranks_that_ask_for_different_ways(ranks):
+    for text in ranks.run(different_ways):
+        assert "collective 'sok/exchange_counts' failed" in text
+        assert "Mismatched" in text, text
+
+
 def test_unknown_way():
     table = sok.DynamicVariable(2)
     for make in (
