@@ -16,7 +16,7 @@
 
                  forward                                       backward
     rows         different ids * (8 + b w)                     different ids * 4 w
-    partials     ids * (8 + 4 if weighted) + parts * (8 + 4 w) ids * (4 if weighted) + parts * 4 w
+    partials     ids * (8 + 8 if weighted) + parts * (8 + 4 w) ids * (4 if weighted) + parts * 4 w
 
     where parts are the pairs of a bag and an owner that has some of its ids. Every rank adds up what it
     would send and tells all others together with its counts, so that all of them decide alike. Where
@@ -31,9 +31,8 @@ import tensorflow as tf
 from sok.comm.base import Communicator
 from sok.stages.lookup import FeatureRead
 
-_COUNT_BYTES = 8
-_SUM_BYTES = 4
-_WEIGHT_BYTES = 4
+_ID_BYTES = 8  # also of a length, and of a weight among them
+_SUM_BYTES = 4  # of each number in a sum or a gradient
 # Columns of `bytes_of`: forward and backward of rows, then of partials.
 COSTS = 4
 
@@ -66,13 +65,13 @@ def bytes_of(
     row_bytes = tf.constant(
         [v.dimension * tf.as_dtype(v.attributes.row_type).size for v in variables], tf.int64
     )
-    weight_bytes = _WEIGHT_BYTES if weighted else 0
+    forward, backward = (2 * _ID_BYTES, _SUM_BYTES) if weighted else (_ID_BYTES, 0)
     return tf.stack(
         [
-            tf.reduce_sum(unique * (_COUNT_BYTES + row_bytes)),
+            tf.reduce_sum(unique * (_ID_BYTES + row_bytes)),
             tf.reduce_sum(unique * _SUM_BYTES * widths),
-            tf.reduce_sum(ids * (_COUNT_BYTES + weight_bytes) + parts * (_COUNT_BYTES + _SUM_BYTES * widths)),
-            tf.reduce_sum(ids * weight_bytes + parts * _SUM_BYTES * widths),
+            tf.reduce_sum(ids * forward + parts * (_ID_BYTES + _SUM_BYTES * widths)),
+            tf.reduce_sum(ids * backward + parts * _SUM_BYTES * widths),
         ]
     )
 

@@ -40,11 +40,10 @@ def lookup(
     with tf.control_dependencies([op for op in [request.check()] if op is not None]):
         received = exchange_ids(communicator, request.buffer, request.counts, request.received_counts)
     count = len(variables)
-    ids = [part[:, 0] for part in received[:count]]
-    splits = [request.row_splits(i, lengths[:, 0]) for i, lengths in zip(ids, received[count:])]
-    weights: list = [None] * count
-    if request.is_weighted:
-        weights = request.weights_to_owners(ids)
+    received = [part[:, 0] for part in received]
+    ids, lengths, bits = received[:count], received[count : 2 * count], received[2 * count :]
+    splits = [request.row_splits(*pair) for pair in zip(ids, lengths)]
+    weights = request.weights_here(ids, bits) if bits else [None] * count
     sums = lookup_here(
         [variable.table for variable in variables],
         [
@@ -68,7 +67,8 @@ class _Request:
     """What one lookup asks the owners for.
 
     by_bag: whether they combine; else the different ids travel as bags of one id.
-    buffer, counts, received_counts: of ids and of the lengths of bags, see `RoutedBags`.
+    buffer, counts, received_counts: of ids, of the lengths of bags (see `RoutedBags`) and, if a feature is
+        weighted, of weights, as bits in integers, so that all travel at once.
     """
 
     def __init__(self, communicator, variables, reads, exchange):
@@ -82,16 +82,40 @@ class _Request:
             self._decide()
         else:
             self.by_bag = True
-            self.buffer, self.counts = self.bags.buffer, self.bags.counts
-            self.received_counts, self.refused = exchange_counts(communicator, self.counts, self.bags.refused)
-        tables = len(variables)
+            received, self.refused = exchange_counts(communicator, self.bags.counts, self.bags.refused)
+            self.buffer, self.counts, self.received_counts = self._by_bag(received)
         # Of ids, and of what comes back: one sum a bag.
-        self.id_counts, self.sum_counts = self._columns(self.counts, tables)
-        self.received_id_counts, self.received_sum_counts = self._columns(self.received_counts, tables)
+        self.id_counts, self.sum_counts = self._columns(self.counts)
+        self.received_id_counts, self.received_sum_counts = self._columns(self.received_counts)
 
-    def _columns(self, counts: tf.Tensor, tables: int) -> tuple[tf.Tensor, tf.Tensor]:
-        ids, lengths = counts[:, :tables], counts[:, tables:]
+    def _columns(self, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        tables = len(self.variables)
+        ids, lengths = counts[:, :tables], counts[:, tables : 2 * tables]
         return ids, _choose(self.by_bag, lambda: lengths, lambda: ids)
+
+    def _by_bag(self, received: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """buffer, counts and received_counts for owners that combine; received: of ids and lengths."""
+        if not self.is_weighted:
+            return self.bags.buffer, self.bags.counts, received
+        tables = len(self.variables)
+        ids, received_ids = self.bags.counts[:, :tables], received[:, :tables]
+        bits = tf.bitcast(tf.gather(self._flat_weights(), self.bags.sources), tf.int32)
+        blocks = [
+            *part_from(self.bags.buffer, self.bags.counts, [tf.int64] * 2 * tables, [1] * 2 * tables),
+            *part_from(tf.cast(bits, tf.int64), ids, [tf.int64] * tables, [1] * tables),
+        ]
+        counts = tf.concat([self.bags.counts, ids], 1)
+        return join(blocks, counts, tf.int64)[0], counts, tf.concat([received, received_ids], 1)
+
+    def _flat_weights(self) -> tf.Tensor:
+        """Of the ids of all features; 1 where there are none."""
+        flat = [
+            tf.ones(tf.shape(read.record.ids, out_type=tf.int64), tf.float32)
+            if read.record.weights is None
+            else read.record.weights
+            for read in self.reads
+        ]
+        return tf.concat([tf.reshape(weights, [-1]) for weights in flat], 0)
 
     def _decide(self) -> None:
         c, bags, tables = self.communicator, self.bags, len(self.variables)
@@ -104,14 +128,14 @@ class _Request:
         received, self.refused = exchange_counts(c, message, bags.refused)
         by_bag, by_row, costs = tf.split(received, [2 * tables, tables, choice.COSTS], axis=1)
         self.by_bag = choice.partials_move_less(costs)
-        no_lengths = tf.zeros([c.size, tables], tf.int64)
+        nothing = tf.zeros([c.size, (2 if self.is_weighted else 1) * tables], tf.int64)
         self.buffer, self.counts, self.received_counts = tf.cond(
             self.by_bag,
-            lambda: (bags.buffer, bags.counts, by_bag),
+            lambda: self._by_bag(by_bag),
             lambda: (
                 self.routed.ids,
-                tf.concat([self.routed.counts, no_lengths], 1),
-                tf.concat([by_row, no_lengths], 1),
+                tf.concat([self.routed.counts, nothing], 1),
+                tf.concat([by_row, nothing], 1),
             ),
         )
 
@@ -135,31 +159,20 @@ class _Request:
             lambda: tf.range(count + 1),
         )
 
-    def weights_to_owners(self, ids: list[tf.Tensor]) -> list[tf.Tensor]:
-        """For each table the weight of each id that has come here; gradients of weights take the way
-        back. Different ids have none: their weights are applied at home."""
-        tables = len(self.variables)
-        id_types, id_widths = [tf.float32] * tables, [1] * tables
-        flat = [
-            tf.ones(tf.shape(read.record.ids, out_type=tf.int64), tf.float32)
-            if read.record.weights is None
-            else read.record.weights
-            for read in self.reads
-        ]
-        flat = tf.concat([tf.reshape(weights, [-1]) for weights in flat], 0)
-        nothing = tf.zeros([0], tf.float32)
+    def weights_here(self, ids: list[tf.Tensor], bits: list[tf.Tensor]) -> list[tf.Tensor]:
+        """For each table the weight of each id that has come here, whose gradients go back to where it
+        came from. Different ids have none: their weights are applied at home.
 
-        def counts_of(counts):
-            return _choose(self.by_bag, lambda: counts, lambda: tf.zeros_like(counts))
+        Args:
+            ids, bits: of each table what has come here.
+        """
+        no_splits = tf.zeros([self.communicator.size], tf.int64)
 
         @tf.custom_gradient
-        def travel(flat):
-            mine = _choose(self.by_bag, lambda: tf.gather(flat, self.bags.sources), lambda: nothing)
-            splits = tf.reduce_sum(counts_of(self.id_counts), axis=1)
-            received, _ = self.communicator.all_to_all(mine, splits, "exchange_weights")
+        def travelled(flat):
             here = _choose(
                 self.by_bag,
-                lambda: [x[:, 0] for x in part_from(received, self.received_id_counts, id_types, id_widths)],
+                lambda: [tf.bitcast(tf.cast(b, tf.int32), tf.float32) for b in bits],
                 lambda: [tf.ones_like(i, tf.float32) for i in ids],
             )
 
@@ -167,7 +180,7 @@ class _Request:
                 buffer, splits = _choose(
                     self.by_bag,
                     lambda: tuple(join([g[:, tf.newaxis] for g in gradients], self.received_id_counts)),
-                    lambda: (nothing, tf.zeros([self.communicator.size], tf.int64)),
+                    lambda: (tf.zeros([0], tf.float32), no_splits),
                 )
                 home, _ = self.communicator.all_to_all(buffer, splits, "exchange_weight_gradients")
                 return _choose(
@@ -178,7 +191,7 @@ class _Request:
 
             return here, gradient
 
-        return travel(flat)
+        return travelled(self._flat_weights())
 
     def sums_home(self, sums: list[tf.Tensor]) -> list[tf.Tensor]:
         """For each feature the weighted sums of its bags, float32 [batch, dimension].

@@ -51,9 +51,7 @@ def lookup(
                 f"there are {communicator.size}: call sok.init() before creating tables"
             )
     outputs: list = [None] * len(reads)
-    if exchange == "auto" and not choice.bags_may_be_long(reads):
-        exchange = "rows"
-    sharded = _lookup_rows if exchange == "rows" else functools.partial(owners.lookup, exchange=exchange)
+    sharded = functools.partial(_lookup_sharded, exchange=exchange)
     for replicated, run in ((True, _lookup_replicated), (False, sharded)):
         tables = [t for t, v in enumerate(variables) if v.placement.is_replicated is replicated]
         places = [i for i, read in enumerate(reads) if read.table in tables]
@@ -77,6 +75,15 @@ def _lookup_replicated(communicator, variables, reads, *, training, max_norms):
     del communicator
     tables = [variable.table for variable in variables]
     return lookup_here(tables, reads, training=training, max_norms=max_norms)
+
+
+def _lookup_sharded(communicator, variables, reads, *, training, max_norms, exchange):
+    if exchange == "auto" and not choice.bags_may_be_long(reads):
+        exchange = "rows"
+    options = {"training": training, "max_norms": max_norms}
+    if exchange == "rows":
+        return _lookup_rows(communicator, variables, reads, **options)
+    return owners.lookup(communicator, variables, reads, **options, exchange=exchange)
 
 
 def _lookup_rows(communicator, variables, reads, *, training, max_norms):

@@ -14,7 +14,7 @@ import sok
 from sok.stages.route import kept_here
 
 STAGES = ("exchange_counts", "exchange_ids", "exchange_rows", "exchange_gradients")
-WEIGHTS = ("exchange_weights", "exchange_weight_gradients")
+OF_WEIGHTS = "exchange_weight_gradients"
 DIMENSIONS = (24, 12)
 IDS = 1000  # all below
 FEATURE_TABLES = (0, 1, 0)
@@ -42,7 +42,7 @@ def traffic(batches, dtype="float32", mode=None, exchange="auto", weighted=False
     sok.OptimizerWrapper(keras.optimizers.SGD(0.1)).apply_gradients(zip(gradients, tables))
     after = sok.stats()
     sent = {}
-    for stage in (*STAGES, *WEIGHTS):
+    for stage in (*STAGES, OF_WEIGHTS):
         new = after.get(stage, {"calls": 0, "seconds": 0.0, "sent_bytes": 0, "sent_rows": 0})
         old = before.get(stage, dict.fromkeys(new, 0))
         to = np.array(new.get("sent_bytes_to", [0] * c.size)) - old.get("sent_bytes_to", 0)
@@ -73,18 +73,18 @@ def expected_bytes(batches, owners, exchange, row_bytes, weighted):
             unique[rank, :, table] += np.bincount(
                 owners[table][np.array(sorted(distinct[table]), int)], minlength=size
             )
-    weights = (ids if weighted and exchange != "rows" else 0 * ids).sum(2) * 4
-    result = dict(zip(WEIGHTS, (weights, weights.T)))
+    weights = (ids if weighted and exchange != "rows" else 0 * ids).sum(2)
+    result = {OF_WEIGHTS: weights.T * 4}
     if exchange == "rows":
         result["exchange_ids"] = unique.sum(2) * 8
         result["exchange_rows"] = (unique @ rows).T
         result["exchange_gradients"] = unique @ sums
     elif exchange == "partials":
-        result["exchange_ids"] = (ids + parts).sum(2) * 8
+        result["exchange_ids"] = ((ids + parts).sum(2) + weights) * 8
         result["exchange_rows"] = (parts @ sums).T
         result["exchange_gradients"] = parts @ sums
     else:
-        result["exchange_ids"] = (ids.sum(2) + bags.sum(1)[:, np.newaxis]) * 8
+        result["exchange_ids"] = (ids.sum(2) + bags.sum(1)[:, np.newaxis] + weights) * 8
         of_rank = bags @ sums
         result["exchange_rows"] = np.full((size, size), of_rank.max())
         result["exchange_gradients"] = np.tile(of_rank[:, np.newaxis], (1, size))
@@ -147,6 +147,7 @@ def test_what_each_way_sends_to_each_rank(ranks, exchange, weighted):
     check_bytes(results, expected_bytes(batches, owners_of(results), exchange, 4, weighted))
     columns = 2 * (1 if exchange == "rows" else 2) + 4
     for rank, (sent, _) in enumerate(results):
+        assert [sent[stage]["calls"] for stage in STAGES] == [1] * 4
         counts = np.full(ranks.size, 8 * columns)
         counts[rank] = 0
         np.testing.assert_array_equal(sent["exchange_counts"]["sent_bytes_to"], counts)
@@ -166,8 +167,8 @@ def test_auto_takes_what_moves_less(ranks, dtype, weighted):
         forward, backward = (
             {way: sum(matrices[stage].sum() for stage in stages) for way, matrices in want.items()}
             for stages in (
-                ("exchange_ids", "exchange_weights", "exchange_rows"),
-                ("exchange_gradients", "exchange_weight_gradients"),
+                ("exchange_ids", "exchange_rows"),
+                ("exchange_gradients", OF_WEIGHTS),
             )
         )
         less = forward["partials"] < forward["rows"] and backward["partials"] < backward["rows"]
