@@ -58,5 +58,13 @@ class TensorFlowWheel(bdist_wheel):
 setup(
     ext_modules=[Extension("sok._sok_ops", sources=[])],
     cmdclass={"build_ext": BuildWithCMake, "bdist_wheel": TensorFlowWheel},
-    install_requires=[f"{TENSORFLOW.package}=={TENSORFLOW.minor}.*", "keras>=3.12,<4", "numpy"],
+    install_requires=[
+        f"{TENSORFLOW.package}=={TENSORFLOW.minor}.*",
+        "fsspec>=2024.6",
+        "keras>=3.12,<4",
+        "numpy",
+        "safetensors>=0.6",
+        "tqdm>=4.60",
+        "xxhash>=3",
+    ],
 )

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SOK: embedding tables for TensorFlow that do not fit one device or have no fixed vocabulary."""
 
-from sok import comm, initializers, layers, optimizers
+from sok import checkpoint, comm, initializers, layers, optimizers
+from sok.checkpoint import dump, export_static, load, load_model, save_model
 from sok.comm import init, rank, size
 from sok.config import FeatureConfig, TableConfig
 from sok.debug import debug_sync
@@ -34,17 +35,23 @@ __all__ = [
     "all2all_dense_embedding",
     "assign",
     "check_out",
+    "checkpoint",
     "comm",
     "debug_sync",
+    "dump",
     "erase",
     "export",
+    "export_static",
     "filter_variables",
     "init",
     "initializers",
     "layers",
+    "load",
+    "load_model",
     "lookup_sparse",
     "optimizers",
     "rank",
+    "save_model",
     "size",
     "stats",
 ]

@@ -17,7 +17,10 @@ On one rank stages 2, 3, 4 and 6 vanish and 5 and 7 are one op. All features of 
 whatever the number of tables.
 """
 
+import contextlib
+import contextvars
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -50,6 +53,20 @@ class Feature:
     dtype: Any = None
 
 
+# Called as (variables, reads, max_norms) instead of the native stages.
+_reader: contextvars.ContextVar[Callable[..., list[tf.Tensor]] | None] = contextvars.ContextVar("reader", default=None)
+
+
+@contextlib.contextmanager
+def reading_through(reader: Callable[..., list[tf.Tensor]]):
+    """Lookups that are traced inside of this read rows with `reader`: for exports to plain TensorFlow."""
+    token = _reader.set(reader)
+    try:
+        yield
+    finally:
+        _reader.reset(token)
+
+
 def run(
     features: list[Feature],
     *,
@@ -79,7 +96,9 @@ def run(
     ]
     communicator = comm_module.current()
     with tf.control_dependencies(checks):
-        if communicator.size == 1:
+        if (reader := _reader.get()) is not None:
+            outputs = reader(variables, reads, norms)
+        elif communicator.size == 1:
             outputs = lookup_stage.lookup(tables, reads, training=training, max_norms=norms)
         else:
             outputs = rank_stages.lookup(

@@ -246,7 +246,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         if self.kept_here is not None:
             raise ValueError(
                 f"the table {self.name!r} is in parts on several ranks, and what is saved here would hold "
-                "one part only. Write what sok.export(variable) gives on every rank"
+                "one part only. Call sok.dump(path, variables, optimizer) on every rank, or sok.save_model(model, path)"
             )
         return self.state()
 

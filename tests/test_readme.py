@@ -25,7 +25,7 @@ def run_example(number, folder, *launcher):
 
 
 def test_every_example_is_tested():
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
 
 
 @pytest.mark.slow
@@ -43,3 +43,11 @@ def test_custom_loop(tmp_path):
     found = re.search(r"rank 0 of 1: loss ([0-9.]+), keeps \[(\d+), 16\]", printed)
     assert float(found[1]) < 0.6
     assert int(found[2]) > 950
+
+
+@pytest.mark.slow
+def test_saving_and_loading(tmp_path):
+    printed = run_example(2, tmp_path)
+    assert "2 rows written" in printed
+    assert "step=1, rows={'user': 2}" in printed
+    assert (tmp_path / "dump" / "manifest.json").exists()

@@ -95,6 +95,7 @@ void catch_up(Executor& executor, Table& table, const Row* rows, std::int64_t co
   }
   std::sort(behind.begin(), behind.end());
   behind.erase(std::unique(behind.begin(), behind.end()), behind.end());
+  table.preserve(executor, behind.data(), static_cast<std::int64_t>(behind.size()));
   apply_missed(executor, table, behind);
   stamp(table, behind.data(), static_cast<std::int64_t>(behind.size()));
 }
@@ -115,6 +116,7 @@ void catch_up(Executor& executor, Table& table) {
   std::vector<Row> rows;
   table.entries(&keys, &rows);
   const auto count = static_cast<std::int64_t>(rows.size());
+  table.preserve(executor, rows.data(), count);
   catch_up(executor, table, rows.data(), count);
   set_clock(table, 0, 0);
   stamp(table, rows.data(), count);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cc_ops/cpu/key_map.h"
+#include "cc_ops/cpu/snapshot.h"
 
 namespace sok::cpu {
 namespace {
@@ -86,7 +87,8 @@ std::int64_t Table::row_limit() const {
 }
 
 std::int64_t Table::bytes() const {
-  std::int64_t total = static_cast<std::int64_t>(control_memory_.bytes() + slot_memory_.bytes());
+  std::int64_t total = static_cast<std::int64_t>(control_memory_.bytes());
+  if (slot_memory_ != nullptr) total += static_cast<std::int64_t>(slot_memory_->bytes());
   for (const Plane& plane : planes_) {
     for (const Memory& slab : plane.slabs) total += static_cast<std::int64_t>(slab.bytes());
   }
@@ -211,14 +213,14 @@ Status Table::grow_index(std::int64_t keys) {
   const std::size_t control_bytes = std::size_t{groups} * kGroup;
   const std::size_t slot_bytes = std::size_t{groups} * kGroup * sizeof(Slot);
   Memory control(allocator_, control_bytes);
-  Memory slots(allocator_, slot_bytes);
-  if (control.data() == nullptr || slots.data() == nullptr) {
+  auto slots = std::make_shared<Memory>(allocator_, slot_bytes);
+  if (control.data() == nullptr || slots->data() == nullptr) {
     return no_memory("the index", control_bytes + slot_bytes);
   }
   std::memset(control.data(), static_cast<int>(kEmptyByte), control_bytes);
   IndexRef grown;
   grown.control = static_cast<std::uint64_t*>(control.data());
-  grown.slots = static_cast<Slot*>(slots.data());
+  grown.slots = static_cast<Slot*>(slots->data());
   grown.groups = groups;
   grown.hash_mask = config_.collide ? 0 : ~0ULL;
   // Keys are known to be different, and slots come in the order of their hash: appending to a group
@@ -316,11 +318,25 @@ void Table::settle() {
   total_inserted_ += inserted;
 }
 
+template <typename F>
+void Table::for_each_snapshot(F&& f) {
+  for (std::size_t i = 0; i < snapshots_.size();) {
+    if (const auto snapshot = snapshots_[i].lock()) {
+      f(*snapshot);
+      ++i;
+    } else {
+      snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
 std::int64_t Table::erase(const Key* ids, std::int64_t count) {
+  ThreadExecutor executor(1);
   std::int64_t erased = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t slot = index_.find_slot(ids[i], index_.hash(ids[i]));
     if (slot == kNoRow) continue;
+    for_each_snapshot([&](Snapshot& snapshot) { snapshot.forget(executor, *this, slot); });
     free_rows_.push_back(index_.slots[slot].row);
     // No search runs past a group that has an empty slot, so there the slot can be empty again.
     const std::uint32_t word = slot / 8;
@@ -338,13 +354,36 @@ std::int64_t Table::erase(const Key* ids, std::int64_t count) {
 }
 
 void Table::clear() {
+  ThreadExecutor executor(1);
   if (config_.is_static()) {
+    if (!snapshots_.empty()) {
+      std::vector<Key> keys;
+      std::vector<Row> rows;
+      entries(&keys, &rows);
+      preserve(executor, rows.data(), config_.rows);
+    }
     for (int i = 1; i < plane_count(); ++i) fill_initial(&planes_[i]);
     return;
   }
+  for_each_snapshot([&](Snapshot& snapshot) { snapshot.forget_all(executor, *this); });
   std::memset(index_.control, static_cast<int>(kEmptyByte), std::size_t{index_.groups} * kGroup);
   live_ = deleted_ = next_row_ = 0;
   free_rows_.clear();
+}
+
+std::shared_ptr<Snapshot> Table::snapshot(std::vector<int> planes, std::int64_t first_row,
+                                          std::int64_t last_row) {
+  if (!config_.is_static()) first_row = 0, last_row = next_row_;
+  auto snapshot =
+      std::make_shared<Snapshot>(*this, std::move(planes), slot_memory_, first_row, last_row);
+  snapshot->done(free_rows_);  // nobody's
+  snapshots_.push_back(snapshot);
+  return snapshot;
+}
+
+void Table::preserve(Executor& executor, const Row* rows, std::int64_t count) {
+  for_each_snapshot(
+      [&](Snapshot& snapshot) { snapshot.preserve(executor, *this, rows, count); });
 }
 
 int Table::plane_index(const std::string& name) const {

@@ -19,6 +19,8 @@
 
 namespace sok::cpu {
 
+class Snapshot;
+
 // Ids of one feature, as they came.
 struct IdSpan {
   const Key* ids = nullptr;
@@ -98,6 +100,12 @@ class Table {
   // What a row starts with in a plane, from now on.
   void set_initial(int plane, float initial) { planes_[plane].spec.initial = initial; }
 
+  // The table as it is now, for a reader who comes later; in a static table of these rows only.
+  std::shared_ptr<Snapshot> snapshot(std::vector<int> planes, std::int64_t first_row,
+                                     std::int64_t last_row);
+  // Who writes rows that were there before says so first: snapshots then copy what they need.
+  void preserve(Executor& executor, const Row* rows, std::int64_t count);
+
   // See catch_up.h.
   Lag& lag() { return lag_; }
   const Lag& lag() const { return lag_; }
@@ -126,12 +134,15 @@ class Table {
   std::int64_t count_new(Executor& executor, const std::vector<IdSpan>& spans) const;
   Row allocate_row();
   void initialize_row(Key key, Row row);
+  template <typename F>
+  void for_each_snapshot(F&& f);
   Status no_memory(const char* what, std::size_t bytes) const;
 
   TableConfig config_;
   std::shared_ptr<Allocator> allocator_;
 
-  Memory control_memory_, slot_memory_;
+  Memory control_memory_;
+  std::shared_ptr<Memory> slot_memory_;  // shared with snapshots
   IndexRef index_;
   SlabShape shape_;
   std::vector<Plane> planes_;
@@ -145,6 +156,7 @@ class Table {
   std::atomic<std::int64_t> inserted_{0};  // since the last settle
   std::int64_t total_inserted_ = 0, total_erased_ = 0, growths_ = 0;
   Lag lag_;
+  std::vector<std::weak_ptr<Snapshot>> snapshots_;
 };
 
 }  // namespace sok::cpu

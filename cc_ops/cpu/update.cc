@@ -64,11 +64,13 @@ RowUpdate describe(const TableUpdate& update, std::int64_t step, float scale) {
 }
 
 // Every row of the table gets an update; those outside the batch with a zero gradient.
-void update_globally(Executor& executor, const RowUpdate& rows, const Prepared& prepared) {
-  const std::int64_t width = rows.table->config().dimension;
+void update_globally(Executor& executor, Table& table, const RowUpdate& rows,
+                     const Prepared& prepared) {
+  const std::int64_t width = table.config().dimension;
   std::vector<Key> keys;
   std::vector<Row> all;
-  rows.table->entries(&keys, &all);
+  table.entries(&keys, &all);
+  table.preserve(executor, all.data(), static_cast<std::int64_t>(all.size()));
   Row most = 0;
   for (Row row : all) most = std::max(most, row);
   constexpr std::uint32_t kAbsent = 0xffffffffu;
@@ -131,9 +133,10 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
     find_rows(executor, u.table, &prepared[i]);
     const RowUpdate rows = describe(u, step, scale);
     if (u.reach == Reach::kGlobal) {
-      update_globally(executor, rows, prepared[i]);
+      update_globally(executor, *u.table, rows, prepared[i]);
       continue;
     }
+    u.table->preserve(executor, prepared[i].rows.data(), prepared[i].count);
     if (lazy) catch_up(executor, *u.table, prepared[i].rows.data(), prepared[i].count);
     update_locally(executor, rows, prepared[i]);
     if (lazy) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cc_ops/cpu/catch_up.h"
+#include "cc_ops/cpu/snapshot.h"
 #include "cc_ops/cpu/stages.h"
 #include "cc_ops/kernels/op_boundary.h"
 #include "cc_ops/kernels/table_resource.h"
@@ -48,6 +49,7 @@ class CpuDevice {
   using Table = cpu::Table;
   using LookupFeature = cpu::LookupFeature;
   using MergeFeature = cpu::MergeFeature;
+  using Snapshot = cpu::Snapshot;
   // Whether the host may read the op's inputs.
   static constexpr bool kOnHost = true;
 
@@ -186,9 +188,35 @@ class CpuDevice {
       table.find_or_insert(keys + begin, end - begin, rows.data() + begin);
     });
     table.settle();
+    table.preserve(executor_, rows.data(), count);
     for (const auto& [plane, values] : planes) {
       cpu::write_plane(executor_, table, plane, rows.data(), count, values);
     }
+    return {};
+  }
+  Status reserve_total(Table& table, std::int64_t rows) { return table.reserve_total(rows); }
+  Status snapshot(Table& table, std::vector<int> planes, std::int64_t first_row,
+                  std::int64_t last_row, bool, std::shared_ptr<Snapshot>* snapshot) {
+    *snapshot = table.snapshot(std::move(planes), first_row, last_row);
+    return {};
+  }
+  // As export_planes, for the next rows of a snapshot.
+  template <typename KeysOut, typename PlaneOut>
+  Status read_snapshot(Table& table, Snapshot& snapshot, std::int64_t limit, KeysOut&& keys_out,
+                       PlaneOut&& plane_out) {
+    std::vector<Key> keys;
+    std::vector<Row> rows;
+    snapshot.next(limit, &keys, &rows);
+    const auto count = static_cast<std::int64_t>(keys.size());
+    Key* out = nullptr;
+    SOK_RETURN_IF_ERROR(keys_out(count, &out));
+    std::copy(keys.begin(), keys.end(), out);
+    for (std::size_t p = 0; p < snapshot.planes().size(); ++p) {
+      float* values = nullptr;
+      SOK_RETURN_IF_ERROR(plane_out(p, count, &values));
+      snapshot.read(executor_, table, p, rows, values);
+    }
+    snapshot.done(rows);
     return {};
   }
   Status copy_to_host(const Key* keys, std::int64_t count, std::vector<Key>* host) {
@@ -220,6 +248,25 @@ class GpuDevice {
   using Table = cuda::Table;
   using LookupFeature = cuda::LookupFeature;
   using MergeFeature = cuda::MergeFeature;
+
+  // Keys and row numbers of one moment, and, if the table may change, its planes.
+  class Snapshot {
+   public:
+    std::int64_t rows() const { return count_ - first_; }
+    const std::vector<int>& planes() const { return planes_; }
+    std::int64_t bytes() const {
+      std::size_t total = keys_.bytes + rows_.bytes;
+      for (const cuda::Buffer& copy : copies_) total += copy.bytes;
+      return static_cast<std::int64_t>(total);
+    }
+
+   private:
+    friend class GpuDevice;
+    std::vector<int> planes_;
+    std::int64_t first_ = 0, count_ = 0, cursor_ = 0;
+    cuda::Buffer keys_, rows_;
+    std::vector<cuda::Buffer> copies_;
+  };
   static constexpr bool kOnHost = false;
 
   explicit GpuDevice(tensorflow::OpKernelContext* context) : context_(context) {}
@@ -344,6 +391,63 @@ class GpuDevice {
     for (const auto& [plane, values] : planes) {
       SOK_RETURN_IF_ERROR(
           cuda::write_plane(context_, table, plane, rows.as<Row>(), count, values));
+    }
+    return {};
+  }
+  // Growth is the device table's own affair; a bounded one is checked when rows are written.
+  Status reserve_total(Table&, std::int64_t) { return {}; }
+  Status snapshot(Table& table, std::vector<int> planes, std::int64_t first_row,
+                  std::int64_t last_row, bool beside_training, std::shared_ptr<Snapshot>* result) {
+    SOK_RETURN_IF_ERROR(table.check_offending(context_));
+    auto snapshot = std::make_shared<Snapshot>();
+    snapshot->planes_ = std::move(planes);
+    SOK_RETURN_IF_ERROR(
+        table.entries(context_, &snapshot->count_, &snapshot->keys_, &snapshot->rows_));
+    if (table.config().is_static()) {
+      snapshot->cursor_ = first_row;
+      snapshot->count_ = last_row;
+    }
+    for (const int plane : snapshot->planes_) {
+      if (!beside_training) break;
+      const std::int64_t count = snapshot->count_ - snapshot->cursor_;
+      const std::size_t bytes = static_cast<std::size_t>(count * table.plane_spec(plane).width) * 4;
+      cuda::Buffer copy = context_.allocate(std::max<std::size_t>(1, bytes));
+      if (copy.data == nullptr) {
+        return resource_exhausted("table '", table.config().name, "': no device memory for a copy of ",
+                                  bytes, " bytes; dump it with blocking=True");
+      }
+      SOK_RETURN_IF_ERROR(cuda::read_plane(context_, table, plane,
+                                           snapshot->rows_.as<Row>() + snapshot->cursor_, count,
+                                           copy.as<float>()));
+      snapshot->copies_.push_back(std::move(copy));
+    }
+    snapshot->first_ = snapshot->cursor_;
+    *result = std::move(snapshot);
+    return {};
+  }
+  template <typename KeysOut, typename PlaneOut>
+  Status read_snapshot(Table& table, Snapshot& snapshot, std::int64_t limit, KeysOut&& keys_out,
+                       PlaneOut&& plane_out) {
+    const std::int64_t begin = snapshot.cursor_;
+    const std::int64_t count =
+        std::min(std::max<std::int64_t>(limit, 8), snapshot.count_ - begin);
+    snapshot.cursor_ += count;
+    Key* out = nullptr;
+    SOK_RETURN_IF_ERROR(keys_out(count, &out));
+    SOK_RETURN_IF_ERROR(
+        cuda::copy(context_, out, snapshot.keys_.as<Key>() + begin, count * sizeof(Key)));
+    for (std::size_t p = 0; p < snapshot.planes_.size(); ++p) {
+      float* values = nullptr;
+      SOK_RETURN_IF_ERROR(plane_out(p, count, &values));
+      if (snapshot.copies_.empty()) {
+        SOK_RETURN_IF_ERROR(cuda::read_plane(context_, table, snapshot.planes_[p],
+                                             snapshot.rows_.as<Row>() + begin, count, values));
+        continue;
+      }
+      const std::int64_t width = table.plane_spec(snapshot.planes_[p]).width;
+      SOK_RETURN_IF_ERROR(cuda::copy(
+          context_, values, snapshot.copies_[p].as<float>() + (begin - snapshot.first_) * width,
+          static_cast<std::size_t>(count * width) * sizeof(float)));
     }
     return {};
   }

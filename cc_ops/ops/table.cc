@@ -141,3 +141,62 @@ REGISTER_OP("Sok>TableSetSeed")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Changes the seed of the initial values of rows that are inserted later.");
+
+REGISTER_OP("Sok>TableSnapshot")
+    .Input("table: resource")
+    .Output("snapshot: resource")
+    .Output("rows: int64")
+    .Attr("planes: list(string)")
+    .Attr("part: int >= 0 = 0")
+    .Attr("parts: int >= 1 = 1")
+    .Attr("beside_training: bool")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      c->set_output(1, c->Scalar());
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+The table as it is now, to be read piece by piece with TableSnapshotRead. It lives as long as its handle.
+
+rows: how many there are to be read.
+planes: names of planes that the table has.
+part, parts: of a static table, only this one of so many equal parts.
+beside_training: whether the table may change while the snapshot is read. A GPU then copies these planes
+  at once; in host memory changes are always allowed, and cost a copy of each row that changes.
+)doc");
+
+REGISTER_OP("Sok>TableSnapshotRead")
+    .Input("table: resource")
+    .Input("snapshot: resource")
+    .Input("limit: int64")
+    .Output("keys: int64")
+    .Output("values: num_planes * float")
+    .Attr("num_planes: int >= 0")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      const auto count = c->UnknownDim();
+      c->set_output(0, c->Vector(count));
+      for (int i = 1; i < c->num_outputs(); ++i) c->set_output(i, c->Matrix(count, c->UnknownDim()));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+The next rows of a snapshot of this table; no rows: all have been read.
+
+limit: at most so many, or 8.
+values: for each of the snapshot's planes, [keys, width], as float32.
+)doc");
+
+REGISTER_OP("Sok>TableSnapshotBytes")
+    .Input("snapshot: resource")
+    .Output("bytes: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("Memory that a snapshot holds beside its table.");
+
+REGISTER_OP("Sok>TableReserve")
+    .Input("table: resource")
+    .Input("rows: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Makes room for so many rows in all, or says what does not fit.");

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sok.layers import beside
 from sok.variables import TableVariable
 
 
@@ -59,7 +60,11 @@ class TableMixin:
     def save_own_variables(self, store):
         for name, variable in self._other_variables().items():
             store[name] = variable
+        elsewhere = beside.current()
         for label, table in self._labelled_tables().items():
+            if elsewhere is not None:
+                store[_entry(label, _BESIDE)] = np.asarray([elsewhere.token])
+                continue
             for part, value in table.table.whole_state().items():
                 value = np.asarray(value)
                 # Keras's store takes numbers only.
@@ -68,7 +73,9 @@ class TableMixin:
     def load_own_variables(self, store):
         # All is read and checked before anything is written.
         tables = {
-            label: (table, _read(store, label, table, self.name)) for label, table in self._labelled_tables().items()
+            label: (table, _read(store, label, table, self.name))
+            for label, table in self._labelled_tables().items()
+            if not self._is_beside(store, label, table)
         }
         others = {name: (variable, _get(store, name, self.name)) for name, variable in self._other_variables().items()}
         for table, state in tables.values():
@@ -77,6 +84,23 @@ class TableMixin:
             variable.assign(value)
 
 
+    def _is_beside(self, store: Any, label: str, table: TableVariable) -> bool:
+        """Whether the file names a dump for this table."""
+        entry = _entry(label, _BESIDE)
+        if entry not in set(store.keys()):
+            return False
+        elsewhere = beside.current()
+        if elsewhere is None:
+            raise ValueError(
+                f"layer {self.name!r}: the file does not hold its table {table.name!r}, which lies beside it: load the "
+                "model with sok.load_model(filepath)"
+            )
+        elsewhere.token = int(np.asarray(store[entry])[0])
+        elsewhere.tables[beside.name_in_dump(self, label)] = table
+        return True
+
+
+_BESIDE = "beside"
 _PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_initials", "seed")
 
 

@@ -18,7 +18,7 @@ from sok.optimizers import across_ranks
 from sok.optimizers.clipping import TableGradient, all_finite, clip
 from sok.optimizers.rules import LegacySource, Source, TfKerasSource, source_type
 from sok.stages.merge import MergedSlices, merge_slices
-from sok.stages.update import TableStep, update
+from sok.stages.update import OPTIMIZERS, TableStep, update
 from sok.variables import TableVariable
 
 SCALE_LINE = 'sok.OptimizerWrapper(keras.optimizers.Adam(...), loss_scale="dynamic")'
@@ -242,6 +242,11 @@ class OptimizerWrapper:
             "per_table": {table: serialize(other) for table, other in self.per_table.items()},
             "name": settings.name,
         }
+
+    def state_names(self, table: TableVariable) -> list[str]:
+        """The planes that a table's rows get beside their values, at the first step at the latest."""
+        rule = self._source_of(table).rule
+        return [f"{rule}.{state['name']}" for state in OPTIMIZERS[rule]["states"]]
 
     # The step.
 

@@ -69,4 +69,4 @@ def test_one_rank_saves_and_several_load(ranks, tmp_path):
         assert len(errors) == 2, errors
         for text in errors:
             assert "is in parts on several ranks" in text
-            assert "sok.export(variable)" in text
+            assert "Call sok.dump(path, variables, optimizer) on every rank" in text

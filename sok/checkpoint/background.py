@@ -1,0 +1,65 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps that go on while training does."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class DumpResult:
+    """What this rank has written.
+
+    rows, bytes: of its shards. seconds: from the call to the end.
+    extra_bytes: memory that was held beside the tables to keep them as they were at the call; the buffers
+        of the shards on their way, at most about 200 MB, come on top.
+    """
+
+    rows: int
+    bytes: int
+    seconds: float
+    extra_bytes: int
+
+
+class DumpHandle:
+    """A dump that is being written. The process does not end before it has.
+
+    >>> table = sok.DynamicVariable(2, name="items")
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> handle = sok.dump(folder, table, blocking=False)
+    >>> handle.result().rows
+    0
+    """
+
+    def __init__(self, run: Callable[[], DumpResult], name: str):
+        self._result: DumpResult | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(run,), name=name)
+        self._thread.start()
+
+    def _work(self, run: Callable[[], DumpResult]) -> None:
+        try:
+            self._result = run()
+        except BaseException as error:
+            self._error = error
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return not self._thread.is_alive()
+
+    def result(self, timeout: float | None = None) -> DumpResult:
+        """Waits for the end.
+
+        Raises:
+            TimeoutError: `timeout` seconds were not enough; it goes on.
+            Exception: what made it fail. The dump that was there before is unchanged.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the dump has not ended within {timeout} s")
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result

@@ -1,0 +1,38 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A bar on rank 0, where somebody sees it."""
+
+from typing import Any
+
+from sok import comm
+
+
+class Progress:
+    """Bytes that have been written or read.
+
+    Args:
+        label: beside the bar.
+        show: None: if standard error is a terminal.
+    """
+
+    def __init__(self, label: str, show: bool | None):
+        self._label = label
+        self._show = show if comm.rank() == 0 else False
+        self._bar: Any = None
+
+    def start(self, total: int) -> None:
+        if self._show is False:
+            return
+        import tqdm  # not everybody needs it
+
+        self._bar = tqdm.tqdm(
+            total=total, desc=self._label, unit="B", unit_scale=True, disable=None if self._show is None else False
+        )
+
+    def advance(self, size: int) -> None:
+        if self._bar is not None:
+            self._bar.update(size)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,241 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Where dumps lie: a folder of this machine, or any URL that fsspec opens."""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Storage(Protocol):
+    """Files under one place. Names are relative, with "/" between folder and file."""
+
+    place: str
+
+    def write(self, name: str, data: bytes) -> None:
+        """Makes a file; when this returns it is there to stay."""
+        ...
+
+    def replace(self, name: str, data: bytes) -> None:
+        """The same for a file that may exist: at every moment it is the old one or the new one."""
+        ...
+
+    def read(self, name: str, most: int) -> bytes | None:
+        """A small file, or None if there is none.
+
+        Raises:
+            ValueError: it has more than `most` bytes.
+        """
+        ...
+
+    def files(self, folder: str) -> int:
+        """How many files a folder has."""
+        ...
+
+    def folders(self) -> list[str]: ...
+
+    def remove(self, folder: str) -> None: ...
+
+    @contextlib.contextmanager
+    def local(self, names: dict[str, int]) -> Iterator[dict[str, Path]]:
+        """Files as files of this machine, by name; `names` gives the size each must have.
+
+        Raises:
+            ValueError: a file is missing or has another size.
+        """
+        ...
+
+
+def wrong_size(place: str, name: str, found: int, wanted: int) -> ValueError:
+    return ValueError(f"{place}: {name} has {found} bytes, the manifest says {wanted}: it was cut or changed")
+
+
+def _missing(place: str, name: str) -> ValueError:
+    return ValueError(f"{place}: {name} is missing")
+
+
+class LocalStorage:
+    """See Storage."""
+
+    def __init__(self, path: str):
+        self.place = path
+        self._root = Path(path)
+        if self._root.exists() and not self._root.is_dir():
+            raise NotADirectoryError(f"{path} is a file; a dump is a folder")
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
+
+    def _sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def write(self, name, data):
+        path = self._root / name
+        self._write(path, data)
+        self._sync_folder(path.parent)
+
+    def replace(self, name, data):
+        path = self._root / name
+        new = path.with_name(f".{path.name}.new")
+        self._write(new, data)
+        # The names of what the new file speaks of must be on the disk before it is.
+        self._sync_folder(path.parent)
+        os.replace(new, path)
+        self._sync_folder(path.parent)
+
+    def read(self, name, most):
+        path = self._root / name
+        try:
+            size = path.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if size > most:
+            raise ValueError(f"{path} has {size} bytes, at most {most} are read")
+        return path.read_bytes()
+
+    def files(self, folder):
+        try:
+            return len(os.listdir(self._root / folder))
+        except FileNotFoundError:
+            return 0
+
+    def folders(self):
+        return [entry.name for entry in self._root.iterdir() if entry.is_dir()] if self._root.is_dir() else []
+
+    def remove(self, folder):
+        shutil.rmtree(self._root / folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def local(self, names):
+        paths = {}
+        for name, size in names.items():
+            path = paths[name] = self._root / name
+            try:
+                found = path.stat().st_size
+            except FileNotFoundError:
+                raise _missing(self.place, name) from None
+            if found != size:
+                raise wrong_size(self.place, name, found, size)
+        yield paths
+
+
+class FsspecStorage:
+    """See Storage. A file appears as a whole when it is closed, which is what object stores do.
+
+    Errors of the store become OSErrors that name the place.
+    """
+
+    def __init__(self, url: str, options: dict[str, Any] | None):
+        import fsspec  # not everybody needs it
+
+        self.place = url
+        # Listings that were cached would hide what other ranks write.
+        options = {"use_listings_cache": False, "skip_instance_cache": True, **(options or {})}
+        try:
+            self._system, self._root = fsspec.core.url_to_fs(url, **options)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"{url}: fsspec cannot open it: {error}") from error
+        self._root = self._root.rstrip("/")
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    @contextlib.contextmanager
+    def _naming(self, action: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # each store raises its own kinds
+            raise OSError(f"{self.place}: cannot {action} {name}: {type(error).__name__}: {error}") from error
+
+    def write(self, name, data):
+        with self._naming("write", name):
+            self._system.pipe_file(self._path(name), bytes(data))
+
+    replace = write
+
+    def read(self, name, most):
+        try:
+            with self._naming("read", name):
+                self._system.invalidate_cache()
+                size = self._system.size(self._path(name))
+                if size <= most:
+                    return self._system.cat_file(self._path(name))
+        except FileNotFoundError:
+            return None
+        raise ValueError(f"{self.place}: {name} has {size} bytes, at most {most} are read")
+
+    def files(self, folder):
+        try:
+            with self._naming("list", folder):
+                self._system.invalidate_cache()
+                return len(self._system.ls(self._path(folder), detail=False))
+        except FileNotFoundError:
+            return 0
+
+    def folders(self):
+        try:
+            with self._naming("list", "its folders"):
+                self._system.invalidate_cache()
+                entries = self._system.ls(self._root, detail=True)
+        except FileNotFoundError:
+            return []
+        return [e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "directory"]
+
+    def remove(self, folder):
+        with contextlib.suppress(FileNotFoundError), self._naming("remove", folder):
+            self._system.rm(self._path(folder), recursive=True)
+
+    @contextlib.contextmanager
+    def local(self, names):
+        with tempfile.TemporaryDirectory(prefix="sok-dump-") as folder:
+            paths = {}
+            for number, (name, size) in enumerate(names.items()):
+                path = paths[name] = Path(folder) / str(number)
+                try:
+                    with self._naming("read", name):
+                        self._system.invalidate_cache()
+                        found = self._system.size(self._path(name))
+                        if found == size:
+                            self._system.get_file(self._path(name), str(path))
+                            found = path.stat().st_size
+                except FileNotFoundError:
+                    raise _missing(self.place, name) from None
+                if found != size:
+                    raise wrong_size(self.place, name, found, size)
+            yield paths
+
+
+def open_storage(path: Any, options: dict[str, Any] | None = None) -> Storage:
+    """The storage of a path or URL.
+
+    Args:
+        options: for fsspec, as `fsspec.filesystem` takes them.
+
+    Raises:
+        ValueError: no library for such a URL is installed.
+        NotADirectoryError: the path is a file.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text:
+        raise ValueError(f"path must be a folder or a URL, got {path!r}")
+    if text.startswith("file://"):
+        text = text.removeprefix("file://")
+    return FsspecStorage(text, options) if _URL.match(text) else LocalStorage(text)

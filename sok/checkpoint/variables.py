@@ -1,0 +1,96 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What `dump` and `load` are given: tables, ordinary variables, an optimizer; and their names."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sok.checkpoint import manifest
+from sok.table_variable import TableVariable
+
+
+def _name_of(variable: Any) -> str:
+    if isinstance(variable, TableVariable):
+        return variable.name
+    if isinstance(variable, keras.Variable):
+        return variable.path
+    if isinstance(variable, tf.Variable):
+        return variable.name.removesuffix(":0")
+    raise TypeError(f"expected tables and variables, got {type(variable).__name__}: {variable!r:.120}")
+
+
+def named(variables: Any, argument: str) -> tuple[dict[str, TableVariable], dict[str, Any]]:
+    """Tables and ordinary variables by name.
+
+    Args:
+        variables: one, a list of them, or a dict from the name in the dump.
+        argument: its name, for messages.
+
+    Raises:
+        TypeError: there is something else among them.
+        ValueError: two have one name.
+    """
+    if isinstance(variables, dict):
+        pairs = list(variables.items())
+    else:
+        several = isinstance(variables, (list, tuple))
+        pairs = [(_name_of(variable), variable) for variable in (variables if several else [variables])]
+    tables: dict[str, TableVariable] = {}
+    others: dict[str, Any] = {}
+    for name, variable in pairs:
+        _name_of(variable)
+        group: dict[str, Any] = tables if isinstance(variable, TableVariable) else others
+        if group.get(name, variable) is not variable:
+            raise ValueError(
+                f"{argument} has two variables of the name {name!r}: give them names of their own, or pass a dict "
+                "from names to variables"
+            )
+        group[name] = variable
+    return tables, others
+
+
+def of_optimizer(optimizer: Any) -> list[Any]:
+    """All variables of an optimizer, its step among them, in its own order."""
+    variables = optimizer.variables
+    if callable(variables):  # tf_keras
+        variables = variables()
+    # The state of tf_keras's dynamic loss scale is in no list.
+    scale = getattr(optimizer, "_loss_scale", None)
+    extra = [getattr(scale, name, None) for name in ("_current_loss_scale", "_counter")]
+    return list(variables) + [variable for variable in extra if variable is not None]
+
+
+def step_of(optimizer: Any) -> int:
+    return int(tf.convert_to_tensor(optimizer.iterations))
+
+
+def build(optimizer: Any, variables: list[Any]) -> None:
+    """Creates the variables of an optimizer that has not made a step."""
+    create = getattr(optimizer, "_create_all_weights", None)  # of tf_keras's legacy ones
+    if create is not None:
+        create(variables)
+    elif not getattr(optimizer, "built", False):
+        optimizer.build(variables)
+
+
+def value_of(variable: Any) -> np.ndarray:
+    """A copy: a variable's own memory changes with the next step."""
+    return np.array(tf.convert_to_tensor(variable))
+
+
+def describe(group: str, variables: dict[str, Any]) -> list[tuple[manifest.Variable, np.ndarray]]:
+    """Variables as a manifest has them, with their values.
+
+    Raises:
+        TypeError: one is neither of numbers nor of booleans.
+    """
+    result = []
+    for name, variable in variables.items():
+        value = value_of(variable)
+        if value.dtype == object:
+            raise TypeError(f"the variable {name!r} holds {variable.dtype}, which a dump cannot hold")
+        result.append((manifest.Variable(group, name, value.dtype.name, value.shape), value))
+    return result

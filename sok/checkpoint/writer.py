@@ -1,0 +1,238 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Writing tables to a folder or a URL."""
+
+import collections
+import concurrent.futures
+import re
+import secrets
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sok import comm
+from sok.checkpoint import manifest, parts, shards, variables
+from sok.checkpoint.background import DumpHandle, DumpResult
+from sok.checkpoint.progress import Progress
+from sok.checkpoint.snapshot import TableSnapshot
+from sok.checkpoint.storage import Storage, open_storage
+
+# Shards on their way to the disk at once, and who takes them there.
+_IN_FLIGHT = 2
+
+# One dump at a time to one place; a lock of each.
+_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
+
+
+def dump(
+    path,
+    dump_vars,
+    optimizer=None,
+    *,
+    blocking=True,
+    values_only=False,
+    step=None,
+    progress=None,
+    storage_options=None,
+):
+    """Writes tables, with their optimizer states, into a folder; `sok.load` reads it on any number of ranks.
+
+    Every rank must call it, and writes what it keeps. A dump that is in the folder already stays readable
+    until the new one is complete, whatever happens in between; then it is removed. A second dump to the same
+    place waits for the first.
+
+    Args:
+        path: the folder, one that all ranks see, or a URL that fsspec opens ("s3://bucket/name").
+        dump_vars: tables, a list of them, or a dict from names. Ordinary variables may be among them; rank 0
+            writes these.
+        optimizer: its step and its variables are written too. (The states of table rows always are, with
+            their rows.)
+        blocking: False: returns at once. What is written are the tables as they are now; training may go on.
+        values_only: leave the states of rows out.
+        step: a number to remember; default: the optimizer's.
+        progress: True or False: show a bar, or none; None: where rank 0 has a terminal.
+        storage_options: a dict for fsspec, for instance `{"endpoint_url": ...}` for S3.
+
+    Returns:
+        `DumpResult`; with `blocking=False` a `DumpHandle` with `result()` and `done()`.
+
+    Raises:
+        ValueError, TypeError: an argument is not what is listed.
+        OSError: it cannot be written.
+        RuntimeError, TimeoutError: another rank failed, or vanished.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> table = sok.DynamicVariable(2, name="items", initializer="ones")
+    >>> _ = sok.lookup_sparse(table, tf.constant([7, 8]))
+    >>> sok.dump(folder, table).rows
+    2
+    """
+    with tf.init_scope():
+        if not tf.executing_eagerly():
+            raise RuntimeError("sok.dump writes files; call it outside of tf.function")
+    job = _Dump(
+        open_storage(path, storage_options), dump_vars, optimizer, bool(blocking), bool(values_only), step, progress
+    )
+    return job.run() if blocking else DumpHandle(job.run, f"sok.dump {job.storage.place}")
+
+
+def _file_name(number: int, table: str, rank: int, piece: int) -> str:
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", table)[:60]
+    return f"{number:04d}-{readable}-{rank:05d}-{piece:06d}.safetensors"
+
+
+class _Dump:
+    """One rank's part. What has to be of the moment of the call happens in the constructor."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        dump_vars: Any,
+        optimizer: Any,
+        blocking: bool,
+        values_only: bool,
+        step: int | None,
+        progress: bool | None,
+    ):
+        self._started = time.monotonic()
+        self.storage = storage
+        tables, others = variables.named(dump_vars, "dump_vars")
+        communicator = comm.current()
+        self._rank, self._ranks = communicator.rank, communicator.size
+        if step is None and optimizer is not None:
+            step = variables.step_of(optimizer)
+        self._step, self._values_only = step, values_only
+        self._progress = Progress("dump", progress)
+        self._variables = variables.describe("variables", others)
+        if optimizer is not None:
+            numbered = {str(i): variable for i, variable in enumerate(variables.of_optimizer(optimizer))}
+            self._variables += variables.describe("optimizer", numbered)
+        _locks[storage.place].acquire()
+        try:
+            self._generation = self._new_generation(communicator)
+            self._tables = {
+                name: TableSnapshot(table, values_only, beside_training=not blocking)
+                for name, table in tables.items()
+            }
+        except BaseException:
+            _locks[storage.place].release()
+            raise
+
+    def _new_generation(self, communicator: comm.Communicator) -> str:
+        """A name that all ranks agree on; the remains of dumps that were cut off are gone."""
+        error = ""
+        if self._rank == 0:
+            try:
+                self._remove_others(keep=self._generation_there())
+            except Exception as caught:
+                if self._ranks == 1:
+                    raise
+                error = f"{type(caught).__name__}: {caught}"
+        number = np.int64(secrets.randbits(63))
+        if self._ranks > 1:
+            # Negative: rank 0 cannot reach the place.
+            agreed = communicator.broadcast(tf.constant([-1 if error else number], tf.int64), 0, "dump")
+            number = int(agreed[0])
+            if number < 0:
+                raise OSError(f"{self.storage.place}: rank 0 cannot use it{': ' + error if error else ''}")
+        return f"data-{int(number):016x}"
+
+    def _generation_there(self) -> str | None:
+        """What the manifest speaks of; None: there is no manifest.
+
+        Raises:
+            ValueError: it is damaged. Its shards may still be somebody's only copy.
+        """
+        text = self.storage.read(manifest.FILE, manifest.MOST_BYTES)
+        return None if text is None else manifest.decode(text, f"{self.storage.place}/{manifest.FILE}").generation
+
+    def _remove_others(self, keep: str | None) -> None:
+        for folder in self.storage.folders():
+            if manifest.is_generation(folder) and folder != keep:
+                self.storage.remove(folder)
+
+    def run(self) -> DumpResult:
+        try:
+            return self._run()
+        except BaseException as error:
+            if self._ranks > 1:
+                parts.leave_error(self.storage, self._generation, self._rank, error)
+            raise
+        finally:
+            self._tables.clear()
+            self._progress.close()
+            _locks[self.storage.place].release()
+
+    def _run(self) -> DumpResult:
+        rows = [table.rows for table in self._tables.values()]
+        self._progress.start(sum(table.rows * table.row_bytes for table in self._tables.values()))
+        described = list(self._tables.items())
+        written, held = [], 0
+        with concurrent.futures.ThreadPoolExecutor(_IN_FLIGHT, "sok.dump") as pool:
+            for number, (name, table) in enumerate(described):
+                written.append(self._write_table(pool, number, name, table))
+                held += table.close()
+        if self._rank == 0:
+            self._finish(described, rows, written)
+        else:
+            parts.leave(self.storage, self._generation, self._rank, rows, written)
+            parts.await_outcome(self.storage, self._generation)
+        total = sum(shard.bytes for table in written for shard in table)
+        return DumpResult(sum(rows), total, time.monotonic() - self._started, held)
+
+    def _write_table(self, pool, number: int, name: str, table: TableSnapshot) -> tuple[manifest.Shard, ...]:
+        written: list[manifest.Shard] = []
+        on_their_way: collections.deque[concurrent.futures.Future] = collections.deque()
+        for piece, arrays in enumerate(table.pieces()):
+            while len(on_their_way) >= _IN_FLIGHT:
+                written.append(on_their_way.popleft().result())
+            data, rows = shards.encode(arrays), len(arrays["keys"])
+            del arrays
+            file = _file_name(number, name, self._rank, piece)
+            on_their_way.append(pool.submit(self._write_shard, file, data, rows))
+            del data
+        return tuple(written + [future.result() for future in on_their_way])
+
+    def _write_shard(self, file: str, data: bytes, rows: int) -> manifest.Shard:
+        shard = manifest.Shard(file, self._rank, rows, len(data), manifest.checksum(data))
+        self.storage.write(f"{self._generation}/{file}", data)
+        self._progress.advance(len(data))
+        return shard
+
+    def _finish(self, described, rows: list[int], written: list[tuple[manifest.Shard, ...]]) -> None:
+        """Rank 0: the manifest of what all ranks have written takes the place of the old one."""
+        for rank in range(1, self._ranks):
+            their_rows, their_shards = parts.collect(self.storage, self._generation, rank)
+            rows = [mine + theirs for mine, theirs in zip(rows, their_rows)]
+            written = [mine + theirs for mine, theirs in zip(written, their_shards)]
+        shard = None
+        if self._variables:
+            arrays = {str(i): value for i, (_, value) in enumerate(self._variables)}
+            shard = self._write_shard("variables.safetensors", shards.encode(arrays), 0)
+        text = manifest.Manifest(
+            generation=self._generation,
+            ranks=self._ranks,
+            step=self._step,
+            values_only=self._values_only,
+            written_by={"sok": _version(), "tensorflow": tf.__version__},
+            tables=tuple(
+                table.describe(name, total, files)
+                for (name, table), total, files in zip(described, rows, written)
+            ),
+            variables=tuple(variable for variable, _ in self._variables),
+            variables_shard=shard,
+        ).encode()
+        self.storage.replace(manifest.FILE, text)
+        if self._ranks > 1:
+            parts.leave_success(self.storage, self._generation)
+        self._remove_others(self._generation)
+
+
+def _version() -> str:
+    import sok  # this module is part of it
+
+    return sok.__version__

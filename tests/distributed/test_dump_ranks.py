@@ -1,0 +1,235 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps of N ranks on M ranks: the same rows, states and step, and the same training afterwards."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sok
+from sok.checkpoint import parts, shards
+
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(0.1),
+    "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "adagrad": lambda: keras.optimizers.Adagrad(0.1),
+    "rowwise_adagrad": lambda: sok.optimizers.RowWiseAdagrad(0.1),
+    "rmsprop": lambda: keras.optimizers.RMSprop(0.01, momentum=0.5, centered=True),
+    "adam": lambda: keras.optimizers.Adam(0.01),
+    "amsgrad": lambda: keras.optimizers.Adam(0.01, amsgrad=True),
+    "adamax": lambda: keras.optimizers.Adamax(0.01),
+    "adadelta": lambda: keras.optimizers.Adadelta(0.5),
+    "ftrl": lambda: keras.optimizers.Ftrl(0.1),
+}
+BEFORE, AFTER = 3, 5
+BATCH = 12  # on all ranks together
+
+
+class Trainer:
+    """Tables of every placement and a dense weight. On one rank and on several it computes the same."""
+
+    def __init__(self, optimizer, seed=1):
+        sok.init()
+        common = {"initializer": "normal", "seed": seed}
+        self.tables = [
+            sok.DynamicVariable(3, name="hash", **common),
+            sok.Variable(shape=(11, 2), name="static", **common),
+            sok.DynamicVariable(2, name="one_rank", mode=f"localized:{sok.size() - 1}", dtype="bfloat16", **common),
+            sok.Variable(shape=(7, 2), name="everywhere", mode="data_parallel", **common),
+            sok.DynamicVariable(4, name="never_used", **common),
+        ]
+        self.dense = tf.Variable(np.linspace(-1, 1, 9, dtype=np.float32)[:, None], name="dense")
+        self.optimizer = sok.OptimizerWrapper(OPTIMIZERS[optimizer]())
+        self.variables = [*self.tables, self.dense]
+
+    def step(self, number):
+        ids = np.random.default_rng(number).integers(-50, 50, (BATCH, 2))
+        mine = ids[sok.rank() * BATCH // sok.size() : (sok.rank() + 1) * BATCH // sok.size()]
+        used = self.tables[:4]
+        with tf.GradientTape() as tape:
+            rows = sok.lookup_sparse(used, [mine, mine % 11, mine, mine % 7], combiners="sum")
+            joined = tf.concat([tf.cast(x, tf.float32) for x in rows], 1)
+            loss = tf.reduce_mean(tf.square(tf.tanh(joined @ self.dense) - 0.5))
+        trained = [*used, self.dense]
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, trained), trained, strict=True))
+
+    def contents(self):
+        """What this rank keeps: of each table its planes by id; the dense weight; the step."""
+        tables = []
+        for table in self.tables:
+            found = sok.check_out(table)
+            ids = found.pop("ids").tolist()
+            tables.append({plane: dict(zip(ids, values, strict=True)) for plane, values in found.items()})
+        return tables, self.dense.numpy(), int(self.optimizer.iterations)
+
+
+def train_and_dump(folder, optimizer, blocking=True):
+    trainer = Trainer(optimizer)
+    for i in range(BEFORE):
+        trainer.step(i)
+    here = trainer.contents()
+    done = sok.dump(folder, trainer.variables, trainer.optimizer, blocking=blocking)
+    if not blocking:
+        # Training goes on, with collectives of its own.
+        for i in range(100, 105):
+            trainer.step(i)
+        done.result()
+    return here
+
+
+def load_and_train(folder, optimizer):
+    trainer = Trainer(optimizer, seed=17)
+    trainer.step(50)  # something that the load has to replace
+    result = sok.load(folder, trainer.variables, trainer.optimizer)
+    assert result.step == BEFORE
+    loaded = trainer.contents()
+    for i in range(BEFORE, BEFORE + AFTER):
+        trainer.step(i)
+    return loaded, trainer.contents()
+
+
+def whole(per_rank):
+    """Tables of all ranks as one. What two ranks have is equal."""
+    merged = []
+    for tables in zip(*(tables for tables, _, _ in per_rank), strict=True):
+        planes = {}
+        for here in tables:
+            for plane, rows in here.items():
+                known = planes.setdefault(plane, {})
+                for id_, row in rows.items():
+                    np.testing.assert_array_equal(known.setdefault(id_, row), row)
+        merged.append(planes)
+    return merged
+
+
+def assert_equal(actual, expected, **tolerance):
+    for mine, theirs in zip(whole(actual), whole(expected), strict=True):
+        assert set(mine) == set(theirs)
+        for plane in mine:
+            assert set(mine[plane]) == set(theirs[plane])
+            for id_, row in theirs[plane].items():
+                np.testing.assert_allclose(mine[plane][id_], row, err_msg=f"{plane} of {id_}", **tolerance)
+    for (_, dense, step), (_, dense_expected, step_expected) in zip(actual, expected[:1] * len(actual), strict=True):
+        np.testing.assert_allclose(dense, dense_expected, **tolerance)
+        assert step == step_expected
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_from_n_ranks_to_m_ranks(ranks_of, tmp_path, optimizer):
+    uninterrupted = {}
+    for n in (1, 2, 3):
+        folder = str(tmp_path / str(n))
+        dumped = ranks_of(n).run(train_and_dump, folder, optimizer)
+        for m in (1, 2, 3):
+            loaded, after = zip(*ranks_of(m).run(load_and_train, folder, optimizer), strict=True)
+            assert_equal(loaded, dumped, rtol=0, atol=0)
+            # A run that was not interrupted, on the ranks that dumped.
+            if n not in uninterrupted:
+                uninterrupted[n] = ranks_of(n).run(train_on, optimizer)
+            exact = n == m == 1
+            assert_equal(after, uninterrupted[n], rtol=0 if exact else 2e-3, atol=0 if exact else 2e-4)
+
+
+def train_on(optimizer):
+    trainer = Trainer(optimizer)
+    for i in range(BEFORE + AFTER):
+        trainer.step(i)
+    return trainer.contents()
+
+
+def test_dump_beside_training(ranks, tmp_path):
+    folder = str(tmp_path / "d")
+    dumped = ranks.run(train_and_dump, folder, "adam", blocking=False)
+    loaded, _ = zip(*ranks.run(load_and_train, folder, "adam"), strict=True)
+    assert_equal(loaded, dumped, rtol=0, atol=0)
+
+
+def test_every_rank_writes_its_own_shards(ranks, tmp_path):
+    folder = tmp_path / "d"
+    ranks.run(train_and_dump, str(folder), "adam")
+    held = json.loads((folder / "manifest.json").read_text())
+    writers = {table["name"]: sorted(shard["rank"] for shard in table["shards"]) for table in held["tables"]}
+    everyone = list(range(ranks.size))
+    assert writers == {
+        "hash": everyone,
+        "static": everyone,
+        "one_rank": [ranks.size - 1],
+        "everywhere": everyone,
+        "never_used": [],
+    }
+
+
+def load_error(folder, change=None):
+    trainer = Trainer("adam", seed=4)
+    trainer.step(50)
+    before = trainer.contents()
+    try:
+        sok.load(folder, trainer.variables[: None if change is None else change], trainer.optimizer)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", before, trainer.contents()
+    return "", before, trainer.contents()
+
+
+def test_damage_that_one_rank_finds_stops_all(ranks, tmp_path):
+    folder = tmp_path / "d"
+    ranks.run(train_and_dump, str(folder), "adam")
+    path = next(folder.glob("data-*/*hash*-00001-*.safetensors"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    for text, before, after in ranks.run(load_error, str(folder)):
+        assert f"{path.name}: its checksum does not fit" in text
+        assert_equal([after], [before], rtol=0, atol=0)
+
+
+def failing_dump(folder, rank):
+    """A rank whose disk is full; what every rank gets."""
+    trainer = Trainer("adam")
+    trainer.step(0)
+    if sok.rank() == rank:
+        original = shards.encode
+
+        def fail(arrays):
+            raise OSError(28, "No space left on device")
+
+        shards.encode = fail
+    try:
+        sok.dump(folder, trainer.variables, trainer.optimizer)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        if sok.rank() == rank:
+            shards.encode = original
+    return ""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_cannot_write_fails_the_dump_on_all(ranks, tmp_path, rank):
+    folder = str(tmp_path / "d")
+    dumped = ranks.run(train_and_dump, folder, "adam")
+    for text in ranks.run(failing_dump, folder, rank):
+        assert "No space left on device" in text
+    loaded, _ = zip(*ranks.run(load_and_train, folder, "adam"), strict=True)
+    assert_equal(loaded, dumped, rtol=0, atol=0)
+
+
+def dump_elsewhere(folder):
+    """Each rank names a folder of its own, as on machines without a common disk."""
+    trainer = Trainer("sgd")
+    trainer.step(0)
+    parts.timeout_seconds, before = (lambda: 2.0), parts.timeout_seconds
+    try:
+        sok.dump(f"{folder}/{sok.rank()}", trainer.variables)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        parts.timeout_seconds = before
+    return ""
+
+
+def test_folders_that_are_not_one(ranks, tmp_path):
+    for text in ranks.run(dump_elsewhere, str(tmp_path)):
+        assert "a dump needs one folder that all ranks see" in text
