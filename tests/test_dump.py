@@ -207,7 +207,7 @@ def test_numpy_and_pandas_read_a_dump(tmp_path):
     expected = kinds.export_as_dict(trainer.hashed)
     assert len(frame) == len(expected)
     kinds.assert_rows({int(i): row.to_numpy() for i, row in frame.iterrows()}, expected)
-    assert arrays["adam.momentum"].shape == arrays["values"].shape
+    assert arrays["adam.m"].shape == arrays["values"].shape
 
 
 def test_values_only_says_that_states_start_anew(tmp_path):
@@ -238,7 +238,7 @@ def test_strict(tmp_path):
     with pytest.raises(ValueError, match=r"'hashed' has rows of the type bfloat16, the variable float32"):
         sok.load(tmp_path, [other.hashed, other.static])
     trainer.optimizer = sok.OptimizerWrapper(keras.optimizers.Adam())
-    with pytest.raises(ValueError, match=r"'hashed' has no state 'adam.momentum', 'adam.velocity'; it has 'adagrad"):
+    with pytest.raises(ValueError, match=r"'hashed' has no state 'adam.m', 'adam.v'; it has 'adagrad"):
         sok.load(tmp_path, [trainer.hashed, trainer.static], trainer.optimizer)
     with pytest.warns(UserWarning, match="without the states adam"):
         sok.load(tmp_path, [other.hashed, other.static], other.optimizer, strict=False)

@@ -97,7 +97,7 @@ def options(port):
     return {
         "key": "test",
         "secret": "test",
-        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"},
+        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
         "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 5, "read_timeout": 20},
     }
 

@@ -17,6 +17,7 @@ from sok.checkpoint.reader import load
 from sok.checkpoint.writer import dump
 from sok.layers import beside
 from sok.layers.mixin import TableMixin
+from sok.table_variable import TableVariable
 
 
 def save_model(model, filepath, *, progress=None) -> None:
@@ -41,12 +42,7 @@ def save_model(model, filepath, *, progress=None) -> None:
     [0, 4]
     """
     path = _path(filepath)
-    tables = {
-        beside.name_in_dump(layer, label): table
-        for layer in model._flatten_layers()
-        if isinstance(layer, TableMixin)
-        for label, table in layer._labelled_tables().items()
-    }
+    tables = _tables_of(model)
     if not tables:
         raise ValueError(f"the model {model.name!r} has no tables: use model.save")
     communicator = comm.current()
@@ -57,7 +53,7 @@ def save_model(model, filepath, *, progress=None) -> None:
     with Agreement(communicator).step():
         if communicator.rank == 0:
             new = path.with_name(f".new-{path.name}")
-            with beside.using(beside.Beside(token)):
+            with beside.using(beside.Beside(token, tables)):
                 model.save(new)
             os.replace(new, path)
             for folder in path.parent.iterdir():
@@ -81,6 +77,21 @@ def load_model(filepath, *, custom_objects=None, compile=True, progress=None):  
     if found.token is not None:
         load(_folder(path, found.token), found.tables, progress=progress)
     return model
+
+
+def _tables_of(model: keras.Model) -> dict[str, TableVariable]:
+    """All tables, under names that differ where those of layers do not."""
+    tables: dict[str, TableVariable] = {}
+    for layer in model._flatten_layers():
+        if not isinstance(layer, TableMixin):
+            continue
+        for label, table in layer._labelled_tables().items():
+            name, same = f"{layer.name}/{label}", 0
+            while name in tables:
+                same += 1
+                name = f"{layer.name}_{same}/{label}"
+            tables[name] = table
+    return tables
 
 
 def _path(filepath) -> Path:

@@ -72,9 +72,8 @@ def load(
     >>> sok.load(folder, other).rows
     {'items': 2}
     """
-    with tf.init_scope():
-        if not tf.executing_eagerly():
-            raise RuntimeError("sok.load reads files; call it outside of tf.function")
+    if not tf.executing_eagerly():
+        raise RuntimeError("sok.load reads files; call it outside of tf.function")
     bar = Progress("load", progress)
     try:
         with contextlib.ExitStack() as stack:

@@ -24,7 +24,7 @@ def rows_a_shard(row_bytes: int) -> int:
 
 def encode(arrays: dict[str, np.ndarray]) -> bytes:
     """A file of some arrays of TensorFlow's types."""
-    return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
 # safetensors's names of types.

@@ -48,8 +48,8 @@ def dump(
         path: the folder, one that all ranks see, or a URL that fsspec opens ("s3://bucket/name").
         dump_vars: tables, a list of them, or a dict from names. Ordinary variables may be among them; rank 0
             writes these.
-        optimizer: its step and its variables are written too. (The states of table rows always are, with
-            their rows.)
+        optimizer: its step and its variables are written too; it is built if it has not been. (The states of table
+            rows always are, with their rows.)
         blocking: False: returns at once. What is written are the tables as they are now; training may go on.
         values_only: leave the states of rows out.
         step: a number to remember; default: the optimizer's.
@@ -71,9 +71,8 @@ def dump(
     >>> sok.dump(folder, table).rows
     2
     """
-    with tf.init_scope():
-        if not tf.executing_eagerly():
-            raise RuntimeError("sok.dump writes files; call it outside of tf.function")
+    if not tf.executing_eagerly():
+        raise RuntimeError("sok.dump writes files; call it outside of tf.function")
     job = _Dump(
         open_storage(path, storage_options), dump_vars, optimizer, bool(blocking), bool(values_only), step, progress
     )
@@ -103,8 +102,9 @@ class _Dump:
         tables, others = variables.named(dump_vars, "dump_vars")
         communicator = comm.current()
         self._rank, self._ranks = communicator.rank, communicator.size
-        if step is None and optimizer is not None:
-            step = variables.step_of(optimizer)
+        if optimizer is not None:
+            variables.build(optimizer, [*tables.values(), *others.values()])
+            step = variables.step_of(optimizer) if step is None else step
         self._step, self._values_only = step, values_only
         self._progress = Progress("dump", progress)
         self._variables = variables.describe("variables", others)

@@ -14,11 +14,14 @@ class Beside:
     """A file that is being written or read.
 
     token: which dump goes with it; of a file that is read, once it has been seen.
-    tables: those of a model that is read, by their names in the dump.
+    tables: those of the model by their names in the dump; of a file that is read, those seen so far.
     """
 
     token: int | None = None
     tables: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def name_of(self, table: Any) -> str:
+        return next(name for name, known in self.tables.items() if known is table)
 
 
 _current: contextvars.ContextVar[Beside | None] = contextvars.ContextVar("beside", default=None)
@@ -35,7 +38,3 @@ def using(beside: Beside) -> Iterator[Beside]:
         yield beside
     finally:
         _current.reset(reset)
-
-
-def name_in_dump(layer: Any, label: str) -> str:
-    return f"{layer.path or layer.name}/{label}"

@@ -64,6 +64,7 @@ class TableMixin:
         for label, table in self._labelled_tables().items():
             if elsewhere is not None:
                 store[_entry(label, _BESIDE)] = np.asarray([elsewhere.token])
+                store[_entry(label, _NAME)] = _to_bytes([elsewhere.name_of(table).encode()])
                 continue
             for part, value in table.table.whole_state().items():
                 value = np.asarray(value)
@@ -96,11 +97,12 @@ class TableMixin:
                 "model with sok.load_model(filepath)"
             )
         elsewhere.token = int(np.asarray(store[entry])[0])
-        elsewhere.tables[beside.name_in_dump(self, label)] = table
+        (name,) = _from_bytes(np.asarray(store[_entry(label, _NAME)]))
+        elsewhere.tables[name.decode()] = table
         return True
 
 
-_BESIDE = "beside"
+_BESIDE, _NAME = "beside", "name_beside"
 _PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_initials", "seed")
 
 
@@ -108,7 +110,7 @@ def _entry(label: str, part: str) -> str:
     return f"table.{label}.{part}"
 
 
-def _to_bytes(names: np.ndarray) -> np.ndarray:
+def _to_bytes(names: Any) -> np.ndarray:
     return np.frombuffer(b"\n".join(names), np.uint8)
 
 
