@@ -83,7 +83,7 @@ class _Request:
         else:
             self.by_bag = True
             received, self.refused = exchange_counts(communicator, self.bags.counts, self.bags.refused)
-            self.buffer, self.counts, self.received_counts = self._by_bag(received)
+            self.buffer, self.counts, self.received_counts = self._bags_message(received)
         # Of ids, and of what comes back: one sum a bag.
         self.id_counts, self.sum_counts = self._columns(self.counts)
         self.received_id_counts, self.received_sum_counts = self._columns(self.received_counts)
@@ -93,7 +93,7 @@ class _Request:
         ids, lengths = counts[:, :tables], counts[:, tables : 2 * tables]
         return ids, _choose(self.by_bag, lambda: lengths, lambda: ids)
 
-    def _by_bag(self, received: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _bags_message(self, received: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """buffer, counts and received_counts for owners that combine; received: of ids and lengths."""
         if not self.is_weighted:
             return self.bags.buffer, self.bags.counts, received
@@ -131,7 +131,7 @@ class _Request:
         nothing = tf.zeros([c.size, (2 if self.is_weighted else 1) * tables], tf.int64)
         self.buffer, self.counts, self.received_counts = tf.cond(
             self.by_bag,
-            lambda: self._by_bag(by_bag),
+            lambda: self._bags_message(by_bag),
             lambda: (
                 self.routed.ids,
                 tf.concat([self.routed.counts, nothing], 1),
