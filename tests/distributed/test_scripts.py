@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from test_readme import run_example
 
+import sok
 from sok.models import movielens_demo
 
 LAUNCHER = [Path(sys.executable).with_name("horovodrun"), "-np", "2", "--gloo"]
@@ -34,6 +35,8 @@ def test_keras(tmp_path):
     # The metric is averaged over ranks.
     assert len({auc for _, auc, _ in found}) == 1
     assert sum(int(rows) for _, _, rows in found) == 500
+    # What two ranks have saved loads on one.
+    assert sok.load_model(tmp_path / "model.keras").layers[0].table.size == [500, 16]
 
 
 def demo():
