@@ -16,18 +16,22 @@ namespace sok::cpu {
 class KeyMap {
  public:
   // `expected`: about how many keys will be given.
-  explicit KeyMap(std::int64_t expected) {
+  explicit KeyMap(std::int64_t expected) { reset(expected); }
+
+  // Forgets all keys.
+  void reset(std::int64_t expected) {
     std::size_t slots = 64;
     while (static_cast<std::int64_t>(slots) < 2 * expected && slots < (std::size_t{1} << 20)) {
       slots *= 2;
     }
+    keys_.clear();
     resize(slots);
   }
 
   // The number of `key`; a new one gets the next.
   std::uint32_t number(Key key, std::uint64_t hash) {
     if (2 * keys_.size() >= slots_.size()) resize(2 * slots_.size());
-    // The low bits pick the slot: the high ones picked the thread.
+    // The low bits pick the slot: the high ones picked the part of the batch.
     std::size_t slot = hash & mask_;
     while (slots_[slot] != kFree) {
       if (keys_[slots_[slot]] == key) return slots_[slot];

@@ -12,6 +12,7 @@
 #include "cc_ops/core/status.h"
 #include "cc_ops/core/batch.h"
 #include "cc_ops/cpu/executor.h"
+#include "cc_ops/cpu/merge.h"
 #include "cc_ops/cpu/table.h"
 
 namespace sok::cpu {
@@ -35,50 +36,7 @@ Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bo
 Status weight_gradients(Executor& executor, const LookupFeature& feature,
                         const float* output_gradient, float* gradients);
 
-// merge.cc -----------------------------------------------------------------------------------------
-
-struct MergeFeature {
-  Bags bags;
-  Columns gradient;  // of the output: [bags, width]
-};
-
-// From the gradients of bags to one summed gradient a different key. Each key belongs to one thread,
-// which adds in the order of the batch: the result does not depend on the number of threads.
-class Merge {
- public:
-  // `table` says which ids count (a static table drops or clips ids out of range).
-  Merge(Executor& executor, const Table& table, std::vector<MergeFeature> features,
-        std::int64_t width);
-
-  std::int64_t count() const { return count_; }
-  // Whether an id was out of range, and not clipped.
-  bool dropped() const { return dropped_; }
-  // keys: [count], gradients: [count, width].
-  void write(Key* keys, float* gradients) const;
-
- private:
-  struct Contribution {
-    std::uint32_t feature;
-    std::uint32_t number;  // of the key within its thread
-    std::int64_t bag;
-    float scale;
-  };
-  struct Part {
-    std::vector<Key> keys;
-    std::vector<Contribution> contributions;
-    std::int64_t first = 0;  // of its keys in the result
-    bool dropped = false;
-  };
-
-  void number_keys(const Table& table, std::uint32_t part, std::uint32_t parts);
-
-  Executor& executor_;
-  std::vector<MergeFeature> features_;
-  std::int64_t width_;
-  std::vector<Part> parts_;
-  std::int64_t count_ = 0;
-  bool dropped_ = false;
-};
+// merge.cc: see merge.h ----------------------------------------------------------------------------
 
 // What clipping rows to max_norm in the lookup does to their merged gradients.
 Status max_norm_gradients(Executor& executor, const Table& table, const Key* keys,
@@ -99,6 +57,20 @@ struct TableUpdate {
 
 // Finds or inserts every key, then applies the optimizer to its row. Nothing changes on an error.
 Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_t step, float scale);
+
+// merge_update.cc ----------------------------------------------------------------------------------
+
+struct MergeUpdate {
+  Table* table = nullptr;
+  const OptimizerSpec* optimizer = nullptr;
+  std::vector<float> hyper;
+  std::vector<MergeFeature> features;
+};
+
+// Merge and update (local) in one: each key's gradients are summed where its row is updated, and nowhere
+// stored. Nothing changes on an error.
+Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::int64_t step,
+                    float scale);
 
 // rows.cc ------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ void merge_keys(Executor& executor, const TableUpdate& update, Prepared* prepare
   Merge merge(executor, *update.table, {each}, width);
   prepared->merged_keys.resize(merge.count());
   prepared->merged_gradients.resize(merge.count() * width);
-  merge.write(prepared->merged_keys.data(), prepared->merged_gradients.data());
+  merge.write(executor, prepared->merged_keys.data(), prepared->merged_gradients.data());
   prepared->keys = prepared->merged_keys.data();
   prepared->gradients = prepared->merged_gradients.data();
   prepared->count = merge.count();
@@ -49,18 +49,14 @@ void find_rows(Executor& executor, Table* table, Prepared* prepared) {
   table->settle();
 }
 
-RowUpdate describe(const TableUpdate& update, std::int64_t step, float scale) {
-  RowUpdate rows;
-  rows.table = update.table;
-  rows.optimizer = update.optimizer->id;
-  rows.hyper = update.hyper.data();
-  rows.step = step;
-  rows.scale = scale;
-  const auto planes = update.optimizer->planes(update.table->config().dimension, update.hyper);
-  for (std::size_t i = 0; i < planes.size(); ++i) {
-    rows.states[i] = update.table->plane<float>(update.table->plane_index(planes[i].name));
+void update_range(const RowUpdate& update, const Row* rows, const float* const* gradients,
+                  std::int64_t begin, std::int64_t end) {
+  prefetch_rows(update, rows + begin, std::min(kRowsAhead, end - begin));
+  for (std::int64_t i = begin; i < end; i += kRowsAhead) {
+    const std::int64_t n = std::min(kRowsAhead, end - i);
+    prefetch_rows(update, rows + i + n, std::min(kRowsAhead, end - i - n));
+    update_rows(update, rows + i, gradients + i, n);
   }
-  return rows;
 }
 
 // Every row of the table gets an update; those outside the batch with a zero gradient.
@@ -86,19 +82,16 @@ void update_globally(Executor& executor, Table& table, const RowUpdate& rows,
   }
   executor.parallel_for(static_cast<std::int64_t>(all.size()), 20 + width,
                         [&](std::int64_t begin, std::int64_t end) {
-                          update_rows(rows, all.data() + begin, gradients.data() + begin,
-                                      end - begin);
+                          update_range(rows, all.data(), gradients.data(), begin, end);
                         });
 }
 
 void update_locally(Executor& executor, const RowUpdate& rows, const Prepared& prepared) {
   const std::int64_t width = rows.table->config().dimension;
+  std::vector<const float*> gradients(prepared.count);
+  for (std::int64_t i = 0; i < prepared.count; ++i) gradients[i] = prepared.gradients + i * width;
   executor.parallel_for(prepared.count, 20 + width, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<const float*> gradients(end - begin);
-    for (std::int64_t i = begin; i < end; ++i) {
-      gradients[i - begin] = prepared.gradients + i * width;
-    }
-    update_rows(rows, prepared.rows.data() + begin, gradients.data(), end - begin);
+    update_range(rows, prepared.rows.data(), gradients.data(), begin, end);
   });
 }
 
@@ -131,7 +124,7 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
     const bool lazy = u.reach == Reach::kLazyGlobal;
     change_rule(executor, *u.table, lazy ? u.optimizer : nullptr, u.hyper.data());
     find_rows(executor, u.table, &prepared[i]);
-    const RowUpdate rows = describe(u, step, scale);
+    const RowUpdate rows = RowUpdate::of(*u.table, *u.optimizer, u.hyper, step, scale);
     if (u.reach == Reach::kGlobal) {
       update_globally(executor, *u.table, rows, prepared[i]);
       continue;

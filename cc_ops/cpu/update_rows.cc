@@ -57,16 +57,44 @@ SOK_FOR_EACH_OPTIMIZER(SOK_DEFINE_UPDATES)
 #undef SOK_DEFINE_UPDATE
 
 void prefetch_row(const void* row, std::int64_t bytes) {
+  // Into the L2, which takes more lines at a time than the L1.
   for (std::int64_t at = 0; at < bytes && at < 1024; at += 64) {
-    __builtin_prefetch(static_cast<const char*>(row) + at, 1);
+    __builtin_prefetch(static_cast<const char*>(row) + at, 0, 2);
   }
 }
 
 }  // namespace
 
+RowUpdate RowUpdate::of(const Table& table, const OptimizerSpec& optimizer,
+                        const std::vector<float>& hyper, std::int64_t step, float scale) {
+  RowUpdate update;
+  update.table = &table;
+  update.optimizer = optimizer.id;
+  update.hyper = hyper.data();
+  update.step = step;
+  update.scale = scale;
+  for (const PlaneSpec& plane : optimizer.planes(table.config().dimension, hyper)) {
+    update.states[update.state_count++] = table.plane<float>(table.plane_index(plane.name));
+  }
+  return update;
+}
+
+void prefetch_rows(const RowUpdate& update, const Row* rows, std::int64_t count) {
+  with_row_type(update.table->config().row_type, [&](auto row_type) {
+    using T = decltype(row_type);
+    const PlaneRef<T> values = update.table->template plane<T>(0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (rows[i] == kNoRow) continue;
+      prefetch_row(values.row(rows[i]), values.width * static_cast<std::int64_t>(sizeof(T)));
+      for (int k = 0; k < update.state_count; ++k) {
+        prefetch_row(update.states[k].row(rows[i]), update.states[k].width * 4);
+      }
+    }
+  });
+}
+
 void update_rows(const RowUpdate& update, const Row* rows, const float* const* gradients,
                  std::int64_t count) {
-  constexpr std::int64_t kAhead = 8;
   with_optimizer(update.optimizer, [&](auto* functor) {
     using O = std::remove_pointer_t<decltype(functor)>;
     const O optimizer(update.hyper, update.step);
@@ -76,14 +104,6 @@ void update_rows(const RowUpdate& update, const Row* rows, const float* const* g
       const PlaneRef<T> values = update.table->template plane<T>(0);
       const std::int64_t width = values.width;
       for (std::int64_t i = 0; i < count; ++i) {
-        if (i + kAhead < count && rows[i + kAhead] != kNoRow) {
-          const Row ahead = rows[i + kAhead];
-          prefetch_row(values.row(ahead), width * static_cast<std::int64_t>(sizeof(T)));
-          for (int k = 0; k < O::kStateCount; ++k) {
-            const PlaneRef<float>& states = update.states[k];
-            prefetch_row(states.row(ahead), states.width * 4);
-          }
-        }
         if (rows[i] == kNoRow) continue;
         float* s[kMostStates] = {};
         for (int k = 0; k < O::kStateCount; ++k) s[k] = update.states[k].row(rows[i]);

@@ -76,11 +76,11 @@ class CpuDevice {
   Status merge(Table& table, const std::vector<MergeFeature>& features, float max_norm,
                Allocate&& allocate) {
     cpu::Merge merge(executor_, table, features, table.config().dimension);
-    if (merge.dropped()) SOK_RETURN_IF_ERROR(check_ids(table, features));
+    SOK_RETURN_IF_ERROR(merge.check());
     Key* keys = nullptr;
     float* gradients = nullptr;
     SOK_RETURN_IF_ERROR(allocate(merge.count(), &keys, &gradients));
-    merge.write(keys, gradients);
+    merge.write(executor_, keys, gradients);
     if (max_norm <= 0) return {};
     return cpu::max_norm_gradients(executor_, table, keys, merge.count(), max_norm, gradients);
   }
@@ -116,28 +116,16 @@ class CpuDevice {
                       const std::vector<std::vector<MergeFeature>>& features,
                       const std::vector<UpdateRequest>& requests, const StepTensors& scalars) {
     if (!scalars.apply->flat<bool>()(0)) return {};
-    std::vector<std::vector<Key>> keys(requests.size());
-    std::vector<std::vector<float>> gradients(requests.size());
-    std::vector<cpu::TableUpdate> updates;
+    std::vector<cpu::MergeUpdate> updates;
     for (std::size_t t = 0; t < requests.size(); ++t) {
-      const std::int64_t width = tables[t].config().dimension;
-      cpu::Merge merge(executor_, tables[t], features[t], width);
-      if (merge.dropped()) SOK_RETURN_IF_ERROR(check_ids(tables[t], features[t]));
-      keys[t].resize(merge.count());
-      gradients[t].resize(merge.count() * width);
-      merge.write(keys[t].data(), gradients[t].data());
       const auto hyper = requests[t].hyper->flat<float>();
       updates.push_back({&tables[t],
                          requests[t].optimizer,
                          {hyper.data(), hyper.data() + hyper.size()},
-                         Reach::kLocal,
-                         keys[t].data(),
-                         gradients[t].data(),
-                         merge.count(),
-                         true});
+                         features[t]});
     }
-    return cpu::update(executor_, updates, scalars.step->flat<std::int64_t>()(0),
-                       scalars.scale->flat<float>()(0));
+    return cpu::merge_update(executor_, updates, scalars.step->flat<std::int64_t>()(0),
+                             scalars.scale->flat<float>()(0));
   }
 
   Status size(Table& table, std::int64_t* rows) {
@@ -225,15 +213,6 @@ class CpuDevice {
   }
 
  private:
-  // A merge drops ids that have no row. The lookup has checked its ids; those of a gradient made by
-  // hand must not vanish silently.
-  static Status check_ids(const Table& table, const std::vector<MergeFeature>& features) {
-    for (const MergeFeature& feature : features) {
-      SOK_RETURN_IF_ERROR(table.check_range(feature.bags.ids, feature.bags.ids_count()));
-    }
-    return {};
-  }
-
   KernelExecutor executor_;
 };
 

@@ -99,7 +99,7 @@ TEST_P(ConcurrencyTest, LookupAndUpdateDoNotDependOnThreads) {
     Merge merge(executor, *table, {merged_feature}, width);
     std::vector<Key> keys(merge.count());
     std::vector<float> merged(merge.count() * width);
-    merge.write(keys.data(), merged.data());
+    merge.write(executor, keys.data(), merged.data());
     TableUpdate step = make_update(*table, "adagrad",
                                    {{"learning_rate", 0.1f}, {"initial_accumulator_value", 0.1f}});
     step.keys = keys.data();

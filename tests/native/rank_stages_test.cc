@@ -349,7 +349,7 @@ TEST(CombineTest, EqualsALookupOfOneRank) {
       Merge merge(executor, *table, {merge_feature}, kWidth);
       std::vector<Key> merged_keys(merge.count());
       std::vector<float> merged(merge.count() * kWidth), row_gradients(keys.size() * kWidth, NAN);
-      merge.write(merged_keys.data(), merged.data());
+      merge.write(executor, merged_keys.data(), merged.data());
       feature.output.data = gradient.data();
       combine_row_gradients(executor, {feature}, dedupe.count(), kWidth, row_gradients.data());
       std::map<Key, std::vector<float>> by_key, merged_by_key;

@@ -107,7 +107,7 @@ TEST(MergeTest, FollowsAPlainLoop) {
         Merge merge(executor, *table, {feature}, width);
         std::vector<Key> keys(merge.count());
         std::vector<float> merged(merge.count() * width, NAN);
-        merge.write(keys.data(), merged.data());
+        merge.write(executor, keys.data(), merged.data());
 
         std::map<Key, Vector> expected;
         for (std::int64_t bag = 0; bag < batch.bag_count(); ++bag) {
@@ -149,7 +149,7 @@ TEST(MergeTest, AZeroDivisorGivesZeroGradientsEvenOfInfinity) {
   Merge merge(executor, *table, {feature}, 2);
   std::vector<Key> keys(merge.count());
   std::vector<float> merged(merge.count() * 2, 5.0f);
-  merge.write(keys.data(), merged.data());
+  merge.write(executor, keys.data(), merged.data());
   EXPECT_EQ(keys, ids);
   EXPECT_EQ(merged, (std::vector<float>{0, 0, 0, 0}));
 }
