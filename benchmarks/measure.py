@@ -43,10 +43,12 @@ def batches(distribution: str, shape: defaults.Shape) -> list[list[np.ndarray]]:
     ]
 
 
-def in_turns(functions: dict[str, Callable[[int], Any]], repeats: int = defaults.REPEATS) -> dict[str, float]:
+def in_turns(
+    functions: dict[str, Callable[[int], Any]], repeats: int = defaults.REPEATS, warm_up: int = defaults.BATCHES
+) -> dict[str, float]:
     """Milliseconds, the least over all repeats. Each function is called with the repeat's number."""
     for function in functions.values():
-        for number in range(defaults.BATCHES):
+        for number in range(warm_up):
             function(number)
     least = dict.fromkeys(functions, float("inf"))
     for number in range(repeats):

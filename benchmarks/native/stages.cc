@@ -7,6 +7,7 @@
 //
 // Prints the least milliseconds of each stage. The shape is that of benchmarks/defaults.py: 1 M rows,
 // 16,384 bags of 10 ids.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -83,8 +84,11 @@ class Bench {
     hash_ = table(-1);
     static_->initialize_static(executor_);
     for (Key first = 0; first < kRows; first += kInsertBatch) insert(*hash_, first);
-    gradient_.assign(kBags * options.width, 0.01f);
-    output_.resize(kBags * options.width);
+    const std::size_t bytes = kBags * options.width * sizeof(float);
+    gradient_memory_ = cpu::Memory(cpu::page_allocator(), bytes);
+    output_memory_ = cpu::Memory(cpu::page_allocator(), bytes);
+    gradient_ = static_cast<float*>(gradient_memory_.data());
+    std::fill_n(gradient_, kBags * options.width, 0.01f);
   }
 
   void run(const std::string& ids) {
@@ -94,7 +98,7 @@ class Bench {
       cpu::Table* table = t;
       const std::string of = ids + " " + name + " ";
       const auto lookup = [&](int i, bool insert) {
-        must(cpu::lookup(executor_, {{table, bags(batches[i]), {{}, output_.data()}, 0}}, insert));
+        must(cpu::lookup(executor_, {{table, bags(batches[i]), {{}, output_memory_.data()}, 0}}, insert));
       };
       time(of + "lookup", [&](int i) { lookup(i, false); });
       time(of + "lookup training", [&](int i) { lookup(i, true); });
@@ -150,7 +154,7 @@ class Bench {
     updates[0].table = &table;
     must(sok::find_optimizer("adagrad", &updates[0].optimizer));
     updates[0].hyper = {0.01f, 0.0f, 1e-7f, 0.1f, 0.0f};
-    updates[0].features = {{bags(ids), {{}, gradient_.data()}}};
+    updates[0].features = {{bags(ids), {{}, gradient_}}};
     must(cpu::merge_update(executor_, updates, 1, 1.0f));
   }
 
@@ -169,7 +173,8 @@ class Bench {
   Options options_;
   cpu::ThreadExecutor executor_;
   std::unique_ptr<cpu::Table> static_, hash_;
-  std::vector<float> gradient_, output_;
+  cpu::Memory gradient_memory_, output_memory_;  // aligned, as TensorFlow's tensors are
+  float* gradient_ = nullptr;
 };
 
 }  // namespace

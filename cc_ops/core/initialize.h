@@ -45,31 +45,20 @@ SOK_HD float log_rn(float x) {
 // The standard normal quantile of (1 + x) / 2 for x in (-1, 1): sqrt(2) times the inverse error
 // function, M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
 SOK_HD float normal_quantile(float x) {
+  // Two polynomials, of which one counts. Chosen coefficient by coefficient, so that loops over columns
+  // have no branch and compilers vectorise them.
   float w = -log_rn(mul_rn(add_rn(1.0f, -x), add_rn(1.0f, x)));
-  float p;
-  if (w < 5.0f) {
-    w = add_rn(w, -2.5f);
-    p = 2.81022636e-08f;
-    p = add_rn(3.43273939e-07f, mul_rn(p, w));
-    p = add_rn(-3.5233877e-06f, mul_rn(p, w));
-    p = add_rn(-4.39150654e-06f, mul_rn(p, w));
-    p = add_rn(0.00021858087f, mul_rn(p, w));
-    p = add_rn(-0.00125372503f, mul_rn(p, w));
-    p = add_rn(-0.00417768164f, mul_rn(p, w));
-    p = add_rn(0.246640727f, mul_rn(p, w));
-    p = add_rn(1.50140941f, mul_rn(p, w));
-  } else {
-    w = add_rn(sqrt_rn(w), -3.0f);
-    p = -0.000200214257f;
-    p = add_rn(0.000100950558f, mul_rn(p, w));
-    p = add_rn(0.00134934322f, mul_rn(p, w));
-    p = add_rn(-0.00367342844f, mul_rn(p, w));
-    p = add_rn(0.00573950773f, mul_rn(p, w));
-    p = add_rn(-0.0076224613f, mul_rn(p, w));
-    p = add_rn(0.00943887047f, mul_rn(p, w));
-    p = add_rn(1.00167406f, mul_rn(p, w));
-    p = add_rn(2.83297682f, mul_rn(p, w));
-  }
+  const bool central = w < 5.0f;
+  w = central ? add_rn(w, -2.5f) : add_rn(sqrt_rn(w), -3.0f);
+  float p = central ? 2.81022636e-08f : -0.000200214257f;
+  p = add_rn(central ? 3.43273939e-07f : 0.000100950558f, mul_rn(p, w));
+  p = add_rn(central ? -3.5233877e-06f : 0.00134934322f, mul_rn(p, w));
+  p = add_rn(central ? -4.39150654e-06f : -0.00367342844f, mul_rn(p, w));
+  p = add_rn(central ? 0.00021858087f : 0.00573950773f, mul_rn(p, w));
+  p = add_rn(central ? -0.00125372503f : -0.0076224613f, mul_rn(p, w));
+  p = add_rn(central ? -0.00417768164f : 0.00943887047f, mul_rn(p, w));
+  p = add_rn(central ? 0.246640727f : 1.00167406f, mul_rn(p, w));
+  p = add_rn(central ? 1.50140941f : 2.83297682f, mul_rn(p, w));
   return mul_rn(1.41421356237f, mul_rn(p, x));
 }
 
@@ -81,15 +70,19 @@ struct Initializer {
   float b = 0;
   std::uint64_t seed = 0;
 
+  // The random words of the block's four columns.
+  SOK_HD Philox4 words(Key key, std::uint32_t block) const {
+    const std::uint64_t k = static_cast<std::uint64_t>(key);
+    return philox(seed, static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(k >> 32), block, 0u);
+  }
+
   // Four consecutive columns, 4 * block .. 4 * block + 3, of the row of `key`.
   SOK_HD void block(Key key, std::uint32_t block, float out[4]) const {
     if (kind == InitKind::kConstant) {
       for (int i = 0; i < 4; ++i) out[i] = a;
       return;
     }
-    const std::uint64_t k = static_cast<std::uint64_t>(key);
-    const Philox4 random =
-        philox(seed, static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(k >> 32), block, 0u);
+    const Philox4 random = words(key, block);
     for (int i = 0; i < 4; ++i) out[i] = shape(random.x[i]);
   }
 
@@ -100,10 +93,11 @@ struct Initializer {
     return four[column & 3u];
   }
 
- private:
+  // A column's value from its random word.
   SOK_HD float shape(std::uint32_t random) const {
     // 23 bits and a half step: exact in float, and never 0 or 1.
-    const float u = mul_rn(add_rn(static_cast<float>(random >> 9), 0.5f), 1.1920928955078125e-7f);
+    const auto bits = static_cast<std::int32_t>(random >> 9);
+    const float u = mul_rn(add_rn(static_cast<float>(bits), 0.5f), 1.1920928955078125e-7f);
     if (kind == InitKind::kUniform) return add_rn(a, mul_rn(add_rn(b, -a), u));
     float x = add_rn(mul_rn(2.0f, u), -1.0f);
     if (kind == InitKind::kTruncatedNormal) x = mul_rn(x, 0.95449973610364f);  // P(|z| < 2)

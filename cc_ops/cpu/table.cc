@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cc_ops/cpu/initialize_rows.h"
 #include "cc_ops/cpu/key_map.h"
 #include "cc_ops/cpu/snapshot.h"
 
@@ -15,30 +16,49 @@ namespace {
 constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
 // At that load an index has fewer than 2^32 slots: their numbers have 32 bits.
 constexpr std::int64_t kMostRows = 0xe0000000 - 2 * kGroup;
-// Ids in flight per thread: as many cache misses as a core sustains, and a few more.
-constexpr std::int64_t kBatch = 32;
+// Ids on their way per thread: each has its control words fetched, a little later its likely slot, and is
+// looked up when both should be there.
+constexpr std::int64_t kControlAhead = 32, kSlotsAhead = 16;
+// New rows that are initialised together: the stores to them are not held up by the atomics of the index.
+constexpr std::int64_t kNewRows = 32;
 
 std::int64_t limit_of(std::uint32_t groups) {
   return static_cast<std::int64_t>(groups) * kGroup * kLoadNumerator / kLoadDenominator;
 }
 
-// Hashes up to kBatch ids and brings first their control words, then their likely slots, into the
-// cache: the misses of a batch overlap.
-void hash_and_prefetch(const IndexRef& index, const Key* ids, std::int64_t count,
-                       std::uint64_t* hashes) {
+// Calls visit(i, hash of ids[i]) for all ids, in order; meanwhile the index's memory for the next ones is
+// brought into the cache, so that their misses overlap.
+template <typename Visit>
+void visit_ahead(const IndexRef& index, const Key* ids, std::int64_t count, Visit&& visit) {
+  std::uint64_t hashes[2 * kControlAhead];
+  const auto hash_of = [&](std::int64_t i) -> std::uint64_t& {
+    return hashes[static_cast<std::uint64_t>(i) % (2 * kControlAhead)];
+  };
+  const auto fetch_control = [&](std::int64_t i) {
+    hash_of(i) = index.hash(ids[i]);
+    __builtin_prefetch(index.control + 2 * std::uint64_t{index.home(hash_of(i))});
+  };
+  const auto fetch_slot = [&](std::int64_t i) {
+    const std::uint32_t group = index.home(hash_of(i));
+    const std::uint64_t words[2] = {load_acquire(index.control + 2 * std::uint64_t{group}),
+                                    load_acquire(index.control + 2 * std::uint64_t{group} + 1)};
+    const std::uint64_t fingerprint = IndexRef::fingerprint(hash_of(i));
+    const std::uint64_t match[2] = {match_byte(words[0], fingerprint),
+                                    match_byte(words[1], fingerprint)};
+    // Where it seems to be, or where it would go.
+    const std::uint64_t* where = (match[0] | match[1]) != 0 ? match : nullptr;
+    const std::uint64_t free[2] = {match_free(words[0]), match_free(words[1])};
+    if (where == nullptr) where = free;
+    if ((where[0] | where[1]) == 0) return;
+    const std::uint32_t w = where[0] != 0 ? 0 : 1;
+    __builtin_prefetch(index.slots + (std::uint64_t{group} * kGroup + w * 8 + first_byte(where[w])));
+  };
+  for (std::int64_t i = 0; i < std::min(kControlAhead, count); ++i) fetch_control(i);
+  for (std::int64_t i = 0; i < std::min(kSlotsAhead, count); ++i) fetch_slot(i);
   for (std::int64_t i = 0; i < count; ++i) {
-    hashes[i] = index.hash(ids[i]);
-    __builtin_prefetch(index.control + 2 * index.home(hashes[i]));
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t group = index.home(hashes[i]);
-    for (std::uint32_t w = 0; w < 2; ++w) {
-      const std::uint64_t match = match_byte(load_acquire(index.control + 2 * group + w),
-                                             IndexRef::fingerprint(hashes[i]));
-      if (match == 0) continue;
-      __builtin_prefetch(index.slots + group * kGroup + w * 8 + first_byte(match));
-      break;
-    }
+    if (i + kControlAhead < count) fetch_control(i + kControlAhead);
+    if (i + kSlotsAhead < count) fetch_slot(i + kSlotsAhead);
+    visit(i, hash_of(i));
   }
 }
 
@@ -132,12 +152,9 @@ void Table::find(const Key* ids, std::int64_t count, Row* rows) const {
     }
     return;
   }
-  std::uint64_t hashes[kBatch];
-  for (std::int64_t begin = 0; begin < count; begin += kBatch) {
-    const std::int64_t n = std::min(kBatch, count - begin);
-    hash_and_prefetch(index_, ids + begin, n, hashes);
-    for (std::int64_t i = 0; i < n; ++i) rows[begin + i] = index_.find(ids[begin + i], hashes[i]);
-  }
+  visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
+    rows[i] = index_.find(ids[i], hash);
+  });
 }
 
 Status Table::check_range(const Key* ids, std::int64_t count) const {
@@ -274,7 +291,7 @@ void Table::initialize_row(Key key, Row row) {
   with_row_type(config_.row_type, [&](auto type) {
     using T = decltype(type);
     const PlaneRef<T> values = plane<T>(0);
-    sok::initialize_row(config_.initializer, key, values.width, values.row(row));
+    cpu::initialize_row(config_.initializer, key, values.width, values.row(row));
   });
   for (int i = 1; i < plane_count(); ++i) {
     const PlaneRef<float> states = plane<float>(i);
@@ -294,18 +311,20 @@ void Table::initialize_static(Executor& executor) {
 
 void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows) {
   if (config_.is_static()) return find(ids, count, rows);
-  std::uint64_t hashes[kBatch];
-  for (std::int64_t begin = 0; begin < count; begin += kBatch) {
-    const std::int64_t n = std::min(kBatch, count - begin);
-    hash_and_prefetch(index_, ids + begin, n, hashes);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const Key key = ids[begin + i];
-      const FoundOrInserted found =
-          index_.find_or_insert(key, hashes[i], [this] { return allocate_row(); });
-      if (found.inserted) initialize_row(key, found.row);
-      rows[begin + i] = found.row;
-    }
-  }
+  std::int64_t fresh[kNewRows], fresh_count = 0;
+  const auto initialize = [&] {
+    for (std::int64_t k = 0; k < fresh_count; ++k) initialize_row(ids[fresh[k]], rows[fresh[k]]);
+    fresh_count = 0;
+  };
+  visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
+    const FoundOrInserted found =
+        index_.find_or_insert(ids[i], hash, [this] { return allocate_row(); });
+    rows[i] = found.row;
+    if (!found.inserted) return;
+    fresh[fresh_count++] = i;
+    if (fresh_count == kNewRows) initialize();
+  });
+  initialize();
 }
 
 void Table::settle() {

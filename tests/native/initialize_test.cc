@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "cc_ops/cpu/initialize_rows.h"
 #include "tests/native/testing.h"
 
 namespace sok {
@@ -90,6 +91,31 @@ TEST(InitializerTest, ValuesArePureFunctionsOfKeyAndColumn) {
         for (std::int64_t c = 0; c < width; ++c) {
           EXPECT_EQ(row[c], initializer.value(key, static_cast<std::uint32_t>(c)));
         }
+      }
+    }
+  }
+}
+
+// The loops that fill rows in vectors.
+TEST(InitializerTest, FilledRowsAreTheColumnsValues) {
+  for (const InitKind kind :
+       {InitKind::kConstant, InitKind::kUniform, InitKind::kNormal, InitKind::kTruncatedNormal}) {
+    const Initializer initializer = make(kind, 0.25f, 3.0f);
+    for (const std::int64_t width : {1, 15, 16, 17, 63, 64, 65, 80, 81, 200}) {
+      std::vector<float> row(width + 1, 99.0f);
+      std::vector<Half> half(width);
+      std::vector<BFloat16> brain(width);
+      for (const Key key : cpu::sentinel_keys()) {
+        cpu::initialize_row(initializer, key, width, row.data());
+        cpu::initialize_row(initializer, key, width, half.data());
+        cpu::initialize_row(initializer, key, width, brain.data());
+        for (std::int64_t c = 0; c < width; ++c) {
+          const float value = initializer.value(key, static_cast<std::uint32_t>(c));
+          ASSERT_EQ(row[c], value) << width << " " << c;
+          ASSERT_EQ(half[c].bits, from_float<Half>(value).bits);
+          ASSERT_EQ(brain[c].bits, from_float<BFloat16>(value).bits);
+        }
+        ASSERT_EQ(row[width], 99.0f);
       }
     }
   }
