@@ -71,6 +71,22 @@ test-sanitize: $(INSTALLED)
 	$(call native_tests,build/asan,address$(,)undefined)
 	$(call native_tests,build/tsan,thread)
 
+# ---- benchmarks: results in benchmarks/results/; TFRA=python of an environment with TFRA 0.8.1 -------
+.PHONY: bench bench-native
+VERBS := lookup train_step insert dlrm_fit memory threads
+bench: export PYTHONPATH := $(CURDIR)
+bench: build
+	for verb in $(VERBS); do $(PY) benchmarks/$$verb.py || exit 1; done
+	$(if $(TFRA),$(PY) benchmarks/tfra.py --tfra $(TFRA))
+	$(PY) benchmarks/chart.py
+
+# The stages alone, for profilers.
+bench-native: $(INSTALLED)
+	cmake -S . -B build/bench -G Ninja --log-level=WARNING -DSOK_BUILD_OPS=OFF -DSOK_CUDA=off \
+	  -DSOK_BUILD_BENCHMARKS=ON
+	ninja -C build/bench
+	build/bench/stages
+
 # ---- several ranks -------------------------------------------------------------------------------
 HOROVOD := .venv/.horovod
 $(HOROVOD): sok/comm/build_horovod.py $(INSTALLED)

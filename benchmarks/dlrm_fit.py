@@ -42,9 +42,7 @@ def sok_layers(static: bool) -> dict:
 
 
 def model(layers: dict, optimizer) -> keras.Model:
-    result = DLRM(
-        layers, dense_features=["dense"], bottom_units=defaults.BOTTOM_UNITS, top_units=defaults.TOP_UNITS
-    )
+    result = DLRM(layers, dense_features=["dense"], bottom_units=defaults.BOTTOM_UNITS, top_units=defaults.TOP_UNITS)
     result.compile(optimizer, "binary_crossentropy", jit_compile=False)
     return result
 

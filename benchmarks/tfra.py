@@ -38,6 +38,7 @@ def new_ids() -> list[np.ndarray]:
 class SokSide:
     def __init__(self):
         import keras
+
         import sok
 
         self.sok = sok
@@ -51,16 +52,18 @@ class SokSide:
         self.sok.all2all_dense_embedding(table, ids)
 
     def functions(self, tf, splits, gradient):
-        bags = tf.RaggedTensor.from_row_splits
+        def read(ids, **options):
+            bags = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+            return self.sok.lookup_sparse(self.table, bags, combiners="sum", **options)
 
         @tf.function
         def lookup(ids):
-            return self.sok.lookup_sparse(self.table, bags(ids, splits, validate=False), combiners="sum", training=False)
+            return read(ids, training=False)
 
         @tf.function
         def step(ids):
             with tf.GradientTape() as tape:
-                output = self.sok.lookup_sparse(self.table, bags(ids, splits, validate=False), combiners="sum")
+                output = read(ids)
             slices = tape.gradient(output, self.table, output_gradients=gradient)
             self.optimizer.apply_gradients([(slices, self.table)])
 
@@ -103,14 +106,16 @@ class TfraSide:
             keys, places = tf.unique(ids)
             return combine(self.table.lookup(keys), places)
 
+        shadow = self.tfra.shadow_ops.ShadowVariable(self.table)
+
         @tf.function
         def step(ids):
             keys, places = tf.unique(ids)
             with tf.GradientTape() as tape:
-                rows, trainable = self.tfra.embedding_lookup(self.table, keys, return_trainable=True)
+                rows = self.tfra.shadow_ops.embedding_lookup(shadow, keys)
                 output = tf.sparse.segment_sum(rows, places, bags)
-            slices = tape.gradient(output, trainable, output_gradients=gradient)
-            self.optimizer.apply_gradients([(slices, trainable)])
+            slices = tape.gradient(output, shadow, output_gradients=gradient)
+            self.optimizer.apply_gradients([(slices, shadow)])
 
         return {"lookup": lookup, "step": step}
 
