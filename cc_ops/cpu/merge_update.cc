@@ -65,6 +65,17 @@ void update_part(const RowUpdate& update, Table* table, const Merge& merge,
   }
 }
 
+// For snapshots: the rows that are there already, before any is written.
+void preserve(Executor& executor, Table* table, const Merge& merge) {
+  if (!table->has_snapshots()) return;
+  std::vector<Row> rows;
+  for (const Merge::Part& part : merge.parts()) {
+    rows.resize(part.keys.size());
+    table->find(part.keys.data(), part.count(), rows.data());
+    table->preserve(executor, rows.data(), part.count());
+  }
+}
+
 struct Piece {
   std::size_t update;
   const Merge::Part* part;
@@ -95,8 +106,10 @@ Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::
     SOK_RETURN_IF_ERROR(updates[i].table->reserve(executor, keys));
   }
   std::vector<RowUpdate> rows;
-  for (const MergeUpdate& u : updates) {
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const MergeUpdate& u = updates[i];
     change_rule(executor, *u.table, nullptr, u.hyper.data());
+    preserve(executor, u.table, *merges[i]);
     rows.push_back(RowUpdate::of(*u.table, *u.optimizer, u.hyper, step, scale));
   }
   const auto count = static_cast<std::int64_t>(pieces.size());

@@ -105,6 +105,8 @@ class Table {
                                      std::int64_t last_row);
   // Who writes rows that were there before says so first: snapshots then copy what they need.
   void preserve(Executor& executor, const Row* rows, std::int64_t count);
+  // Whether anybody may want them preserved.
+  bool has_snapshots() const { return !snapshots_.empty(); }
 
   // See catch_up.h.
   Lag& lag() { return lag_; }

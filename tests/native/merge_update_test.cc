@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc_ops/cpu/snapshot.h"
 #include "cc_ops/cpu/vector_ops.h"
 #include "tests/native/testing.h"
 
@@ -136,6 +137,35 @@ TEST(MergeUpdateTest, AnIdOutOfRangeChangesNoTable) {
   for (const auto& [key, row] : contents(*fixed)) {
     EXPECT_EQ(fixed->plane<float>(0).row(row)[0], first_value(*fixed, key));
   }
+}
+
+TEST(MergeUpdateTest, ASnapshotKeepsTheRowsOfItsMoment) {
+  Seeded random(6);
+  TwoFeatures batch(random, 4);
+  ThreadExecutor executor(3);
+  const auto table = make_table(config_of(4));
+  std::vector<Key> known(batch.ids.begin(), batch.ids.begin() + 3000);
+  insert(*table, known);
+  Rows expected;
+  for (const auto& [key, row] : contents(*table)) {
+    const float* values = table->plane<float>(0).row(row);
+    expected[key].assign(values, values + 4);
+  }
+  const auto snapshot = table->snapshot({0}, 0, 0);
+  for (int step = 1; step <= 2; ++step) {
+    std::vector<MergeUpdate> updates = {request(*table, batch.features())};
+    ASSERT_TRUE(merge_update(executor, updates, step, 1.0f).ok());
+  }
+  std::vector<Key> keys;
+  std::vector<Row> rows;
+  snapshot->next(1 << 20, &keys, &rows);
+  std::vector<float> values(rows.size() * 4);
+  snapshot->read(executor, *table, 0, rows, values.data());
+  Rows got;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    got[keys[i]].assign(values.begin() + i * 4, values.begin() + i * 4 + 4);
+  }
+  EXPECT_EQ(got, expected);
 }
 
 TEST(MergeUpdateTest, AnEmptyBatchChangesNothing) {
