@@ -95,8 +95,9 @@ def run(
         for feature, record in zip(features, records)
     ]
     communicator = comm_module.current()
+    reader = _reader.get()
     with tf.control_dependencies(checks):
-        if (reader := _reader.get()) is not None:
+        if reader is not None:
             outputs = reader(variables, reads, norms)
         elif communicator.size == 1:
             outputs = lookup_stage.lookup(tables, reads, training=training, max_norms=norms)

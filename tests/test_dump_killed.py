@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dump that is killed leaves the one before it."""
 
+import contextlib
 import json
 import os
 import random
@@ -25,11 +26,11 @@ def generation_of(folder):
     return reader.read_manifest(folder).generation
 
 
-def unfinished_bytes(folder, finished):
-    """Of a generation that no manifest names yet."""
+def new_bytes(folder, known):
+    """Of the generation that is being written: the one that was not there before."""
     total = 0
     for entry in os.scandir(folder):
-        if manifest.is_generation(entry.name) and entry.name != finished:
+        if manifest.is_generation(entry.name) and entry.name not in known:
             total += sum(f.stat().st_size for f in os.scandir(entry.path))
     return total
 
@@ -56,23 +57,26 @@ def test_fifty_kills(tmp_path):
     for kill in range(KILLS):
         # A few beyond the last byte: there the manifest is written and the old shards are removed.
         target = generator.randrange(1, int(TOTAL * 1.02))
+        known = set(os.listdir(folder))
         child = start(kill + 2)
         deadline = time.monotonic() + 120
         while True:
             try:
-                reached = unfinished_bytes(folder, finished)
+                reached = new_bytes(folder, known)
             except FileNotFoundError:
                 continue  # it was removed while it was counted
             if reached >= target or (reached >= TOTAL and generator.random() < 0.02):
                 break
-            if generation_of(folder) != finished or time.monotonic() > deadline:
+            if reached >= TOTAL and generation_of(folder) != finished:
                 break
-        os.kill(child, signal.SIGKILL)
+            assert time.monotonic() < deadline
+        with contextlib.suppress(ProcessLookupError):  # it was faster
+            os.kill(child, signal.SIGKILL)
         status = int(process.stdout.readline())
         now = generation_of(folder)
         new = now != finished
         try:
-            at = TOTAL if new else unfinished_bytes(folder, finished)
+            at = TOTAL if new else new_bytes(folder, known)
         except FileNotFoundError:
             at = TOTAL
         log.append({"kill": kill, "target": target, "byte": at, "of": TOTAL, "killed": status == signal.SIGKILL,

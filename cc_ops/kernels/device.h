@@ -373,8 +373,13 @@ class GpuDevice {
     }
     return {};
   }
-  // Growth is the device table's own affair; a bounded one is checked when rows are written.
-  Status reserve_total(Table&, std::int64_t) { return {}; }
+  // Memory is the device table's own affair: it grows while rows are written.
+  Status reserve_total(Table& table, std::int64_t rows) {
+    const std::int64_t most = table.config().max_capacity;
+    if (table.config().is_static() || most <= 0 || rows <= most) return {};
+    return resource_exhausted("table '", table.config().name, "': ", rows,
+                              " rows do not fit; it takes at most ", most, "; it is unchanged");
+  }
   Status snapshot(Table& table, std::vector<int> planes, std::int64_t first_row,
                   std::int64_t last_row, bool beside_training, std::shared_ptr<Snapshot>* result) {
     SOK_RETURN_IF_ERROR(table.check_offending(context_));

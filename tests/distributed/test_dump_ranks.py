@@ -37,7 +37,7 @@ class Trainer:
         self.tables = [
             sok.DynamicVariable(3, name="hash", **common),
             sok.Variable(shape=(11, 2), name="static", **common),
-            sok.DynamicVariable(2, name="one_rank", mode=f"localized:{sok.size() - 1}", dtype="bfloat16", **common),
+            sok.DynamicVariable(2, name="one_rank", mode=f"localized:{sok.size() - 1}", **common),
             sok.Variable(shape=(7, 2), name="everywhere", mode="data_parallel", **common),
             sok.DynamicVariable(4, name="never_used", **common),
         ]
