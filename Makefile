@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo test test-quick test-gpu test-native test-sanitize horovod test-horovod \
+.PHONY: build demo test test-quick test-gpu release-check test-native test-sanitize horovod test-horovod \
   test-cuda-build test-oldest wheel test-wheel lint clean
 
 # ---- the environment: a stamp says that it holds what the file lists -----------------------------
@@ -52,8 +52,16 @@ test: build test-native
 test-quick: build
 	$(PY) -m pytest -m "not packaging and not slow" --ignore=tests/distributed
 
+# On a machine with a GPU: SEED=1 make test-gpu. The summary, copied to tests/gpu/results/h200.json, is the
+# proof that the release check asks for.
 test-gpu: build
-	$(PY) -m pytest tests/gpu
+	cmake -S . -B build/gpu -G Ninja --log-level=WARNING -DSOK_BUILD_OPS=OFF \
+	  -DSOK_BUILD_NATIVE_TESTS=ON -DSOK_CUDA=on
+	ninja -C build/gpu sok_gpu_tests
+	PY=$(PY) tests/gpu/run.sh build/gpu/summary.json $(or $(SEED),0)
+
+release-check: $(INSTALLED)
+	$(PY) tests/gpu/proof.py --check tests/gpu/results/h200.json
 
 # Without TensorFlow: the core and the CPU loops. $(1): build folder, $(2): sanitizers
 define native_tests

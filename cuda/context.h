@@ -6,6 +6,7 @@
 #define SOK_CUDA_CONTEXT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace sok::cuda {
@@ -32,7 +33,12 @@ class Context {
   virtual Buffer allocate(std::size_t bytes) = 0;
   // Host memory that the device can read and write.
   virtual Buffer allocate_pinned(std::size_t bytes) = 0;
+  // Whether sums must have one order: then a batch gives the same bits in every run.
+  virtual bool fixed_order() const { return false; }
 };
+
+// How many kernels the calling thread has launched (launch.cuh).
+std::int64_t kernels_launched();
 
 }  // namespace sok::cuda
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cc_ops/core/batch.h"
+#include "cc_ops/core/status.h"
 #include "cuda/table_view.h"
 #include "cuda/tuning.h"
 
@@ -28,6 +29,7 @@ struct FeatureArgs {
   Row* rows = nullptr;             // of the ids, once they are resolved
   std::uint32_t* tags = nullptr;   // of the table's rows (merge)
   std::int32_t table_number = 0;   // in the call
+  std::int32_t feature_number = 0; // in the call
   std::uint64_t round = 0;         // of insertions into the table
   std::int64_t first_id = 0;       // of this feature, counting all ids of the launch
   std::int64_t first_unit = 0;     // of this feature, counting all warps' units of the launch
@@ -55,7 +57,6 @@ struct LaunchArgs {
   }
 };
 
-// Calls f(args) with the features in pieces that fit one launch.
 // Calls f(args) with the features in pieces that fit one launch.
 template <typename F>
 Status for_each_launch(const std::vector<FeatureArgs>& features, F&& f) {

@@ -23,12 +23,15 @@ constexpr unsigned kFullMask = 0xffffffffu;
 // Enough blocks to fill any device several times over; kernels stride over the rest.
 constexpr std::int64_t kMostBlocks = 1 << 20;
 
+inline thread_local std::int64_t launched_by_this_thread = 0;
+
 // Launches `kernel` with one thread an item, at most kMostBlocks blocks. No items, no launch.
 template <typename... Params, typename... Args>
 Status launch(Context& context, const char* name, void (*kernel)(Params...), std::int64_t items,
               int block, Args&&... args) {
   if (items <= 0) return {};
   const std::int64_t blocks = std::min((items + block - 1) / block, kMostBlocks);
+  ++launched_by_this_thread;
   kernel<<<static_cast<unsigned>(blocks), block, 0, stream_of(context)>>>(
       std::forward<Args>(args)...);
   return cuda_status(cudaGetLastError(), name);

@@ -20,6 +20,23 @@ __device__ __forceinline__ std::int64_t clamped(const Bags& bags, std::int64_t i
   return i < 0 ? 0 : i > bags.known_count ? bags.known_count : i;
 }
 
+// Looks at the row splits of these bags, each lane of the tile at some. Whatever they say, no loop reads
+// outside of the ids (clamped).
+__device__ void check_splits(const FeatureArgs& feature, const Tile& tile, std::int64_t first_bag,
+                             std::int64_t last_bag) {
+  const Bags& bags = feature.bags;
+  for (std::int64_t bag = first_bag + tile.lane; bag < last_bag; bag += tile.lanes) {
+    const std::int64_t begin = bags.row_splits[bag], end = bags.row_splits[bag + 1];
+    if (end >= begin && (bag > 0 || begin == 0) &&
+        (bag + 1 < bags.bags || end == bags.known_count)) {
+      continue;
+    }
+    const bool at_begin = bag == 0 && begin != 0;
+    record_offending(*feature.table, {at_begin ? begin : end, at_begin ? 0 : bag + 1, begin,
+                                      bags.known_count, feature.feature_number, 0});
+  }
+}
+
 template <typename T>
 __device__ __forceinline__ const T* row_pointer(const FeatureArgs& feature, Row row) {
   if (row < feature.first_rows) {
@@ -181,6 +198,7 @@ __global__ void __launch_bounds__(tuning::kBlock, K == 1 ? 4 : 2)
     if constexpr (W == Work::kOneIdABag) {
       copy_rows<T, V>(feature, tile, first_bag, last_bag);
     } else {
+      if (feature.bags.row_splits != nullptr) check_splits(feature, tile, first_bag, last_bag);
       for (std::int64_t column = 0; column < feature.width; column += tile.lanes * V * K) {
         combine_bags<T, V, K, W>(feature, tile, first_bag, last_bag, column);
       }
@@ -331,6 +349,7 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
   for (const LookupFeature& feature : features) {
     FeatureArgs args;
     SOK_RETURN_IF_ERROR(describe(context, feature, &args));
+    args.feature_number = static_cast<std::int32_t>(&feature - features.data());
     if (insert && !feature.table->config().is_static()) {
       args.rows = rows.as<Row>() + first_row;
       args.round = feature.table->round();

@@ -13,6 +13,7 @@
 // change, it is the number that a scratch index gives to the key.
 #include <cub/block/block_scan.cuh>
 
+#include "cuda/fixed_order.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/merge.cuh"
 #include "cuda/resolve_features.cuh"
@@ -110,6 +111,38 @@ __global__ void scatter_kernel(const __grid_constant__ LaunchArgs args, MergeScr
   }
 }
 
+// See fixed_order.cuh. Also where each key first occurs.
+__global__ void order_kernel(MergeScratch scratch, std::int64_t ids, unsigned long long* order) {
+  for (std::int64_t i = thread_index(); i < ids; i += thread_count()) {
+    const Row number = scratch.numbers[i];
+    order[i] = number == kNoRow ? kNotOrdered : in_order(scratch.tags[number], i);
+  }
+}
+
+__global__ void first_position_kernel(MergeScratch scratch, std::int64_t ids,
+                                      std::uint32_t* by_place) {
+  for (std::int64_t i = thread_index(); i < ids; i += thread_count()) {
+    const Row number = scratch.numbers[i];
+    if (number == kNoRow || scratch.ranks[i] != 0) continue;
+    by_place[scratch.tags[number]] = static_cast<std::uint32_t>(i);
+  }
+}
+
+__global__ void position_of_key_kernel(MergeScratch scratch, std::int64_t keys,
+                                       const std::uint32_t* by_place, std::uint32_t* positions) {
+  for (std::int64_t k = thread_index(); k < keys; k += thread_count()) {
+    positions[k] = by_place[scratch.segments[k].x];
+  }
+}
+
+__global__ void permute_kernel(MergeScratch scratch, std::int64_t keys,
+                               const std::uint32_t* numbers, Key* to_keys, uint2* to_segments) {
+  for (std::int64_t k = thread_index(); k < keys; k += thread_count()) {
+    to_keys[k] = scratch.keys[numbers[k]];
+    to_segments[k] = scratch.segments[numbers[k]];
+  }
+}
+
 template <int V>
 __global__ void __launch_bounds__(tuning::kBlock)
     reduce_kernel(MergeScratch scratch, std::int64_t keys, std::int64_t width, int lanes,
@@ -164,6 +197,33 @@ __global__ void max_norm_kernel(const TableView* table, const Key* keys, std::in
   }
 }
 
+// Puts the ids of each segment, and then the keys, into the order of the batch.
+Status rank_ids(Context& context, const MergeScratch& scratch, std::int64_t ids) {
+  Arena arena(context);
+  auto* order = arena.take<unsigned long long>(ids);
+  if (arena.failed()) return resource_exhausted("Merge: no device memory for ", ids, " ids");
+  SOK_RETURN_IF_ERROR(
+      launch(context, "order", order_kernel, ids, tuning::kBlock, scratch, ids, order));
+  return rank_in_order(context, order, ids, scratch.ranks);
+}
+
+Status order_keys(Context& context, MergeScratch* scratch, Arena* arena,
+                  std::int64_t keys, const std::uint32_t* first_positions) {
+  auto* positions = arena->take<std::uint32_t>(keys);
+  auto* numbers = arena->take<std::uint32_t>(keys);
+  auto* ordered_keys = arena->take<Key>(keys);
+  auto* ordered_segments = arena->take<uint2>(keys);
+  if (arena->failed()) return resource_exhausted("Merge: no device memory for ", keys, " keys");
+  SOK_RETURN_IF_ERROR(launch(context, "position_of_key", position_of_key_kernel, keys,
+                             tuning::kBlock, *scratch, keys, first_positions, positions));
+  SOK_RETURN_IF_ERROR(sort_by_position(context, positions, keys, numbers));
+  SOK_RETURN_IF_ERROR(launch(context, "permute", permute_kernel, keys, tuning::kBlock, *scratch,
+                             keys, numbers, ordered_keys, ordered_segments));
+  scratch->keys = ordered_keys;
+  scratch->segments = ordered_segments;
+  return {};
+}
+
 }  // namespace
 
 Status merge(Context& context, Table* table, const std::vector<MergeFeature>& features,
@@ -212,6 +272,8 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
     SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(scratch.tags, 0, ids * sizeof(std::uint32_t), stream));
   }
 
+  TagsGuard guard(context);
+  if (is_static) guard.add(table);
   std::int64_t first_id = 0;
   SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
     const Status status = launch(context, "number", number_kernel, args.ids, tuning::kBlock, args,
@@ -221,6 +283,14 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   }));
   SOK_RETURN_IF_ERROR(
       launch(context, "segment", segment_kernel, ids, tuning::kBlock, scratch, is_static, ids));
+  std::uint32_t* first_positions = nullptr;
+  if (context.fixed_order()) {
+    first_positions = arena.take<std::uint32_t>(ids);
+    if (arena.failed()) return resource_exhausted("Merge: no device memory for ", ids, " ids");
+    SOK_RETURN_IF_ERROR(rank_ids(context, scratch, ids));
+    SOK_RETURN_IF_ERROR(launch(context, "first_position", first_position_kernel, ids,
+                               tuning::kBlock, scratch, ids, first_positions));
+  }
   first_id = 0;
   SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
     const Status status = launch(context, "scatter", scatter_kernel, args.ids, tuning::kBlock, args,
@@ -236,19 +306,20 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   const auto keys = static_cast<std::int64_t>(count);
   Key* out_keys = nullptr;
   float* gradients = nullptr;
-  Status status = allocate(keys, &out_keys, &gradients);
+  SOK_RETURN_IF_ERROR(allocate(keys, &out_keys, &gradients));
   if (is_static) {
-    // Also when there is no memory for the result: the tags go back as zeros.
     SOK_RETURN_IF_ERROR(launch(context, "reset", reset_kernel, keys, tuning::kBlock, scratch, keys));
   }
-  SOK_RETURN_IF_ERROR(status);
+  guard.done();
   if (keys == 0) return table->check_offending(context);
+  if (first_positions != nullptr) {
+    SOK_RETURN_IF_ERROR(order_keys(context, &scratch, &arena, keys, first_positions));
+  }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(out_keys, scratch.keys, keys * sizeof(Key),
                                            cudaMemcpyDeviceToDevice, stream));
   const RowType type = described[0].columns.type;
   const int v = width % 4 == 0 ? 4 : 1;
-  int lanes = 1;
-  while (lanes < 32 && lanes * v < width) lanes *= 2;
+  const int lanes = lanes_for(width, v);
   SOK_RETURN_IF_ERROR(launch(context, "reduce", v == 4 ? reduce_kernel<4> : reduce_kernel<1>,
                              keys * lanes, tuning::kBlock, scratch, keys, width, lanes, type,
                              gradients));

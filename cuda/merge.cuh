@@ -11,6 +11,7 @@
 
 #include "cc_ops/core/batch.h"
 #include "cuda/context.h"
+#include "cuda/table.h"
 
 namespace sok::cuda {
 
@@ -49,6 +50,23 @@ class Arena {
   bool failed_ = false;
 };
 
+// An op that ends early leaves zeros in the tags of its tables' rows.
+class TagsGuard {
+ public:
+  explicit TagsGuard(Context& context) : context_(context) {}
+  TagsGuard(const TagsGuard&) = delete;
+  TagsGuard& operator=(const TagsGuard&) = delete;
+  ~TagsGuard() {
+    // The op reports an error already.
+    for (Table* table : tables_) static_cast<void>(table->zero_tags(context_));
+  }
+  void add(Table* table) { tables_.push_back(table); }
+  void done() { tables_.clear(); }
+
+ private:
+  Context& context_;
+  std::vector<Table*> tables_;
+};
 
 }  // namespace sok::cuda
 

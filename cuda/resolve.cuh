@@ -13,11 +13,14 @@
 namespace sok::cuda {
 
 // Keeps the first id that a static table refuses; until the host has seen it, nothing is updated.
-__device__ inline void record_offending(const TableView& table, Key id, std::int64_t position) {
+__device__ inline void record_offending(const TableView& table, const Offending& what) {
   if (atomicExch(table.suppressed, 1u) != 0) return;
-  volatile OffendingId* record = table.offending;
-  record->id = id;
-  record->position = position;
+  volatile Offending* record = table.offending;
+  record->value = what.value;
+  record->position = what.position;
+  record->before = what.before;
+  record->ids = what.ids;
+  record->feature = what.feature;
   __threadfence_system();
   record->raised = 1;
 }
@@ -27,7 +30,7 @@ __device__ __forceinline__ Row static_row(const TableView& table, Key id, std::i
   if (table.out_of_range == OutOfRange::kClip && table.rows > 0) {
     return id < 0 ? 0 : static_cast<Row>(table.rows - 1);
   }
-  if (table.out_of_range == OutOfRange::kError) record_offending(table, id, position);
+  if (table.out_of_range == OutOfRange::kError) record_offending(table, {id, position, 0, 0, -1, 0});
   return kNoRow;
 }
 
@@ -66,34 +69,43 @@ __device__ __forceinline__ FoundOrInserted insert_row(const TableView& table, Ke
 }
 
 template <typename T>
-__device__ void initialize_values(const TableView& table, Key key, Row row, int lane) {
+__device__ void initialize_values(const TableView& table, const Tile& tile, Key key, Row row) {
   T* out = table.values<T>().row(row);
-  for (std::int64_t c = lane * 4; c < table.width; c += 32 * 4) {
-    float four[4];
-    table.initializer.block(key, static_cast<std::uint32_t>(c >> 2), four);
-    for (int i = 0; i < 4 && c + i < table.width; ++i) out[c + i] = from_float<T>(four[i]);
+  for (std::int64_t c = tile.lane * 4; c < table.width; c += tile.lanes * 4) {
+    Vec<4> four;
+    table.initializer.block(key, static_cast<std::uint32_t>(c >> 2), four.x);
+    if (table.width % 4 == 0) {
+      store<T, 4>(out + c, four);
+    } else {
+      for (int i = 0; i < 4 && c + i < table.width; ++i) out[c + i] = from_float<T>(four.x[i]);
+    }
   }
 }
 
-// Initialises the rows that lanes of this warp inserted, all lanes on one row at a time. The whole
-// warp must call it.
+// Initialises the rows that lanes of this warp inserted, a tile a row. The whole warp must call it.
 __device__ inline void initialize_inserted(const TableView& table, bool inserted, Key key, Row row) {
-  const int lane = threadIdx.x & 31;
-  for (unsigned left = __ballot_sync(0xffffffffu, inserted); left != 0; left &= left - 1) {
-    const int from = __ffs(static_cast<int>(left)) - 1;
-    const Key new_key = __shfl_sync(0xffffffffu, key, from);
-    const Row new_row = __shfl_sync(0xffffffffu, row, from);
+  unsigned left = __ballot_sync(0xffffffffu, inserted);
+  if (left == 0) return;
+  const Tile tile(lanes_for(table.width, 4));
+  while (left != 0) {
+    int from = -1;
+    for (int t = 0; t < tile.tiles && left != 0; ++t, left &= left - 1) {
+      if (t == tile.number) from = __ffs(static_cast<int>(left)) - 1;
+    }
+    const Key new_key = __shfl_sync(0xffffffffu, key, from < 0 ? 0 : from);
+    const Row new_row = __shfl_sync(0xffffffffu, row, from < 0 ? 0 : from);
+    if (from < 0) continue;
     if (table.row_type == RowType::kFloat32) {
-      initialize_values<float>(table, new_key, new_row, lane);
+      initialize_values<float>(table, tile, new_key, new_row);
     } else if (table.row_type == RowType::kFloat16) {
-      initialize_values<Half>(table, new_key, new_row, lane);
+      initialize_values<Half>(table, tile, new_key, new_row);
     } else {
-      initialize_values<BFloat16>(table, new_key, new_row, lane);
+      initialize_values<BFloat16>(table, tile, new_key, new_row);
     }
     for (int s = 0; s < table.state_count; ++s) {
       const StateView& state = table.states[s];
       float* out = state.plane(table.shape).row(new_row);
-      for (std::int64_t c = lane; c < state.width; c += 32) out[c] = state.initial;
+      for (std::int64_t c = tile.lane; c < state.width; c += tile.lanes) out[c] = state.initial;
     }
   }
 }

@@ -33,6 +33,8 @@ Status with_plane(const Table& table, int plane, F&& f) {
 
 }  // namespace
 
+std::int64_t kernels_launched() { return launched_by_this_thread; }
+
 Status copy(Context& context, void* to, const void* from, std::size_t bytes) {
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(context)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cc_ops/core/batch.h"
 #include "cuda/launch.cuh"
 
 namespace sok::cuda {
@@ -153,9 +154,9 @@ Status Table::create(Context& context, TableConfig config, std::unique_ptr<Table
   table->planes_.push_back(std::move(values));
   SOK_RETURN_IF_ERROR(zeroed(context, sizeof(unsigned long long), &table->taken_));
   SOK_RETURN_IF_ERROR(zeroed(context, sizeof(std::uint32_t), &table->suppressed_));
-  table->offending_ = context.allocate_pinned(sizeof(OffendingId));
+  table->offending_ = context.allocate_pinned(sizeof(Offending));
   if (table->offending_.data == nullptr) return resource_exhausted("no pinned host memory");
-  *table->offending_.as<OffendingId>() = {};
+  *table->offending_.as<Offending>() = {};
   table->reports_ = context.allocate_pinned(sizeof(Taken));
   if (table->reports_.data == nullptr) return resource_exhausted("no pinned host memory");
   *table->reports_.as<Taken>() = {};
@@ -219,7 +220,7 @@ TableView Table::view() const {
   view.initializer = config_.initializer;
   view.default_row = config_.is_static() ? DefaultRow::kZeros : config_.default_row;
   view.default_vector = default_vector_.as<float>();
-  view.offending = offending_.as<OffendingId>();
+  view.offending = offending_.as<Offending>();
   view.suppressed = suppressed_.as<std::uint32_t>();
   view.state_count = plane_count() - 1;
   for (int i = 1; i < plane_count(); ++i) view.states[i - 1] = state(i);
@@ -237,13 +238,16 @@ Status Table::device_view(Context& context, const TableView** result) {
 }
 
 Status Table::check_offending(Context& context) {
-  auto* record = offending_.as<OffendingId>();
+  auto* record = offending_.as<Offending>();
   if (*static_cast<volatile std::uint32_t*>(&record->raised) == 0) return {};
-  const OffendingId found = *record;
+  const Offending found = *record;
   *record = {};
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemsetAsync(suppressed_.data, 0, sizeof(std::uint32_t), stream_of(context)));
-  return invalid_argument("table '", config_.name, "': id ", found.id, " at position ",
+  if (found.feature >= 0) {
+    return bad_row_splits(found.feature, found.position, found.value, found.before, found.ids);
+  }
+  return invalid_argument("table '", config_.name, "': id ", found.value, " at position ",
                           found.position, " is out of range: the table has ", config_.rows,
                           " rows (pass out_of_range=\"zero\" or \"clip\" to accept such ids)");
 }
@@ -301,6 +305,15 @@ Status Table::reserve(Context& context, std::int64_t ids) {
   bound_ += ids;
   pending_.push_back({++round_, ids});
   return {};
+}
+
+Status Table::reserve_total(Context& context, std::int64_t rows) {
+  if (config_.is_static()) return {};
+  const std::int64_t most = config_.max_capacity > 0 ? config_.max_capacity : kMostRows;
+  if (rows > most) return too_many_rows(config_.name, rows, most);
+  SOK_RETURN_IF_ERROR(synchronise_counters(context));
+  SOK_RETURN_IF_ERROR(grow_rows(context, rows));
+  return rows <= limit_of(index_.groups) ? Status() : grow_index(context, rows);
 }
 
 Status Table::grow_index(Context& context, std::int64_t keys) {
@@ -505,6 +518,11 @@ Status Table::row_tags(Context& context, std::uint32_t** tags) {
     tag_rows_ = rows;
   }
   *tags = tags_.as<std::uint32_t>();
+  return {};
+}
+
+Status Table::zero_tags(Context& context) {
+  SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(tags_.data, 0, tags_.bytes, stream_of(context)));
   return {};
 }
 

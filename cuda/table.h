@@ -37,6 +37,8 @@ class Table {
   // Makes room for `ids` ids, all of which may be new, or changes nothing. Synchronises only if the
   // bound is passed.
   Status reserve(Context& context, std::int64_t ids);
+  // Room for so many rows in all, or changes nothing. Synchronises.
+  Status reserve_total(Context& context, std::int64_t rows);
   // The number of the latest reserve: kernels report it when its insertions are done.
   std::uint64_t round() const { return round_; }
 
@@ -60,6 +62,7 @@ class Table {
 
   // Scratch of the merge stage, one zero word a row; whoever uses it leaves zeros.
   Status row_tags(Context& context, std::uint32_t** tags);
+  Status zero_tags(Context& context);
 
  private:
   struct Plane {

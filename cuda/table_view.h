@@ -17,10 +17,14 @@ namespace sok::cuda {
 // States of all optimizers that ever updated one table.
 constexpr int kMostPlanes = 8;
 
-// The first id that a static table refused, in pinned host memory.
-struct OffendingId {
-  std::int64_t id;
-  std::int64_t position;
+// The first input that a kernel refused, in pinned host memory: an id out of the range of a static
+// table, or row splits that lie.
+struct Offending {
+  std::int64_t value;     // the id, or the entry
+  std::int64_t position;  // of the id in its feature, or of the entry
+  std::int64_t before;    // the entry before it
+  std::int64_t ids;       // of the feature
+  std::int32_t feature;   // whose row splits they are; -1: an id
   std::uint32_t raised;
 };
 
@@ -77,7 +81,7 @@ struct TableView {
   Initializer initializer;
   DefaultRow default_row;
   const float* default_vector;
-  OffendingId* offending;    // pinned
+  Offending* offending;      // pinned
   std::uint32_t* suppressed; // device: no update happens while this is set
   std::int32_t state_count;
   StateView states[kMostPlanes];  // what an insertion must initialise beside the values

@@ -23,6 +23,9 @@ constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }
 // Contributions of one row that one tile adds up alone; longer segments are cut into pieces.
 constexpr int kPiece = 64;
 
+// Rows with several contributions that a warp updates: few, for there are few of them.
+constexpr int kSegmentsAWarp = 8;
+
 }  // namespace sok::cuda::tuning
 
 #endif  // SOK_CUDA_TUNING_H_

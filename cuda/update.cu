@@ -42,6 +42,13 @@ __device__ __forceinline__ Row rows_of_keys(const UpdateArgs& args, std::int64_t
   return found.row;
 }
 
+// Before the first row changes: an id that a static table refuses suppresses the update.
+__global__ void check_ids_kernel(const TableView* table, const Key* keys, std::int64_t count) {
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) {
+    static_cast<void>(static_row(*table, keys[i], i));
+  }
+}
+
 template <typename O, typename T, int V>
 __global__ void __launch_bounds__(tuning::kBlock)
     update_kernel(const __grid_constant__ UpdateLaunch launch) {
@@ -58,7 +65,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
       const Row r = __shfl_sync(kFullMask, row, j);
       if (r == kNoRow) continue;
       const StoredGradient<V> read{args.gradients + (first + j) * args.width, scale, args.width};
-      update_row<O, T, V>(optimizer, common, args, tile, r, read);
+      const Row rows[1] = {r};
+      update_rows<O, T, V, 1>(optimizer, common, args, tile, rows, read);
     }
   }
 }
@@ -94,7 +102,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const StoredGradient<V> read{
         place == 0 ? nullptr : args.gradients + (place - 1) * args.width, *scalars.scale,
         args.width};
-    update_row<O, T, V>(optimizer, common, args, tile, row, read);
+    const Row rows[1] = {row};
+    update_rows<O, T, V, 1>(optimizer, common, args, tile, rows, read);
   }
 }
 
@@ -142,7 +151,10 @@ Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) 
   args.lanes = lanes_for(width, vectors ? 4 : 1);
   if (update.reach == Reach::kGlobal) SOK_RETURN_IF_ERROR(table.row_tags(context, &args.places));
   args.describe(table.view());
-  return table.device_view(context, &args.table);
+  SOK_RETURN_IF_ERROR(table.device_view(context, &args.table));
+  if (!table.config().is_static()) return {};
+  return launch(context, "check_ids", check_ids_kernel, args.count, tuning::kBlock, args.table,
+                args.keys, args.count);
 }
 
 }  // namespace

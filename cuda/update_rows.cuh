@@ -51,77 +51,104 @@ struct UpdateArgs {
   }
 };
 
-// Updates one row, a tile's lanes side by side. `read(c)` gives the columns [c, c + V) of its gradient;
-// it may be called twice for a column, and is called by all lanes of the tile together, with columns
-// past the width too.
-template <typename O, typename T, int V, typename Read>
-__device__ __forceinline__ void update_row(const O& optimizer, const Common& common,
-                                           const UpdateArgs& args, const Tile& tile, Row row,
-                                           Read&& read) {
-  T* weights = args.weights<T>(row);
-  float* planes[kMostStatesOfOne] = {};
+// Updates R rows (kNoRow: none), a tile's lanes side by side; the loads of all of them come before what
+// is done with them. `read(r, c)` gives the columns [c, c + V) of the gradient of rows[r]; it may be called
+// twice for a column, and is called by all lanes of the tile together, with columns past the width too.
+template <typename O, typename T, int V, int R, typename Read>
+__device__ __forceinline__ void update_rows(const O& optimizer, const Common& common,
+                                            const UpdateArgs& args, const Tile& tile,
+                                            const Row (&rows)[R], Read&& read) {
+  T* weights[R];
 #pragma unroll
-  for (int s = 0; s < O::kStateCount; ++s) {
-    planes[s] = args.state(s, row);
-  }
+  for (int r = 0; r < R; ++r) weights[r] = rows[r] == kNoRow ? nullptr : args.weights<T>(rows[r]);
   const std::int64_t step = tile.lanes * V;
   if constexpr (O::kRowWise) {
-    float state = *planes[0];
-    const auto square_of = [](const Vec<V>& g) {
-      float square = 0;
-      for (int i = 0; i < V; ++i) square += g.x[i] * g.x[i];
-      return square;
-    };
     // Where a lane has one vector of the row, everything is read once, and before it is needed.
     const bool once = args.width <= step;
-    const bool mine = once && tile.lane * V < args.width;
-    Vec<V> w{}, g{};
-    if (mine) w = load<T, V>(weights + tile.lane * V);
-    float square = 0;
-    for (std::int64_t first = 0; first < args.width; first += step) {
-      g = read(first + tile.lane * V);
-      square += square_of(g);
+    const std::int64_t mine = tile.lane * V;
+    float* places[R];
+    float states[R] = {};
+    Vec<V> w[R] = {}, g[R] = {};
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      if (weights[r] == nullptr) continue;
+      places[r] = args.state(0, rows[r]);
+      states[r] = *places[r];
+      if (once && mine < args.width) w[r] = load<T, V>(weights[r] + mine);
     }
-    const float prepared =
-        optimizer.prepare_row(tile.sum(square) / static_cast<float>(args.width), &state);
-    __syncwarp(tile.mask);  // every lane has read the state
-    if (tile.lane == 0) *planes[0] = state;
+    float squares[R] = {};
     for (std::int64_t first = 0; first < args.width; first += step) {
-      const std::int64_t c = first + tile.lane * V;
-      if (!once) g = read(c);
-      if (c >= args.width) continue;
-      if (!once) w = load<T, V>(weights + c);
-      for (int i = 0; i < V; ++i) {
-        float s[1] = {prepared};
-        w.x[i] = update_column(common, optimizer, w.x[i], g.x[i], s);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        if (weights[r] != nullptr) g[r] = read(r, first + mine);
       }
-      store<T, V>(weights + c, w);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        for (int i = 0; i < V; ++i) squares[r] += g[r].x[i] * g[r].x[i];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r) squares[r] = tile.sum(squares[r]);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      if (weights[r] == nullptr) continue;
+      const float prepared =
+          optimizer.prepare_row(squares[r] / static_cast<float>(args.width), &states[r]);
+      if (tile.lane == 0) *places[r] = states[r];
+      for (std::int64_t first = 0; first < args.width; first += step) {
+        const std::int64_t c = first + mine;
+        if (!once) g[r] = read(r, c);
+        if (c >= args.width) continue;
+        if (!once) w[r] = load<T, V>(weights[r] + c);
+        for (int i = 0; i < V; ++i) {
+          float s[1] = {prepared};
+          w[r].x[i] = update_column(common, optimizer, w[r].x[i], g[r].x[i], s);
+        }
+        store<T, V>(weights[r] + c, w[r]);
+      }
     }
   } else {
+    constexpr int S = O::kStateCount;
+    float* planes[R][S > 0 ? S : 1];
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+#pragma unroll
+      for (int s = 0; s < S; ++s) {
+        planes[r][s] = rows[r] == kNoRow ? nullptr : args.state(s, rows[r]);
+      }
+    }
     for (std::int64_t first = 0; first < args.width; first += step) {
       const std::int64_t c = first + tile.lane * V;
-      // The loads of weights and states come first: reading the gradient may take longer.
-      Vec<V> w{};
-      Vec<V> states[O::kStateCount > 0 ? O::kStateCount : 1] = {};
-      if (c < args.width) {
-        w = load<T, V>(weights + c);
+      const bool inside = c < args.width;
+      Vec<V> w[R] = {}, g[R] = {};
+      Vec<V> states[R][S > 0 ? S : 1] = {};
 #pragma unroll
-        for (int s = 0; s < O::kStateCount; ++s) states[s] = load<float, V>(planes[s] + c);
-      }
-      const Vec<V> g = read(c);
-      if (c >= args.width) continue;
+      for (int r = 0; r < R; ++r) {
+        if (!inside || weights[r] == nullptr) continue;
+        w[r] = load<T, V>(weights[r] + c);
 #pragma unroll
-      for (int i = 0; i < V; ++i) {
-        float values[kMostStatesOfOne] = {};
-#pragma unroll
-        for (int s = 0; s < O::kStateCount; ++s) values[s] = states[s].x[i];
-        w.x[i] = update_column(common, optimizer, w.x[i], g.x[i], values);
-#pragma unroll
-        for (int s = 0; s < O::kStateCount; ++s) states[s].x[i] = values[s];
+        for (int s = 0; s < S; ++s) states[r][s] = load<float, V>(planes[r][s] + c);
       }
 #pragma unroll
-      for (int s = 0; s < O::kStateCount; ++s) store<float, V>(planes[s] + c, states[s]);
-      store<T, V>(weights + c, w);
+      for (int r = 0; r < R; ++r) {
+        if (weights[r] != nullptr) g[r] = read(r, c);
+      }
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        if (!inside || weights[r] == nullptr) continue;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          float values[kMostStatesOfOne] = {};
+#pragma unroll
+          for (int s = 0; s < S; ++s) values[s] = states[r][s].x[i];
+          w[r].x[i] = update_column(common, optimizer, w[r].x[i], g[r].x[i], values);
+#pragma unroll
+          for (int s = 0; s < S; ++s) states[r][s].x[i] = values[s];
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) store<float, V>(planes[r][s] + c, states[r][s]);
+        store<T, V>(weights[r] + c, w[r]);
+      }
     }
   }
 }
@@ -133,7 +160,7 @@ struct StoredGradient {
   float scale;
   std::int64_t width;
 
-  __device__ Vec<V> operator()(std::int64_t c) const {
+  __device__ Vec<V> operator()(int, std::int64_t c) const {
     Vec<V> g{};
     if (gradient != nullptr && c < width) g = load<float, V>(gradient + c);
     for (int i = 0; i < V; ++i) g.x[i] *= scale;
@@ -148,12 +175,6 @@ Status with_vector(RowType type, std::int64_t width, F&& f) {
   if (type == RowType::kBFloat16) return f(BFloat16{}, std::integral_constant<int, 1>{});
   if (width % 4 == 0) return f(float{}, std::integral_constant<int, 4>{});
   return f(float{}, std::integral_constant<int, 1>{});
-}
-
-inline int lanes_for(std::int64_t width, int v) {
-  int lanes = 1;
-  while (lanes < 32 && lanes * v < width) lanes *= 2;
-  return lanes;
 }
 
 // Neither an infinite gradient nor a refused id may change anything.

@@ -42,7 +42,7 @@ template <typename T, int V>
 __device__ __forceinline__ Vec<V> load_once(const T* p) {
   if constexpr (V == 4 && sizeof(T) == 4) {
     Vec<V> v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.f32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(v.x[0]), "=f"(v.x[1]), "=f"(v.x[2]), "=f"(v.x[3])
                  : "l"(p));
     return v;
@@ -90,6 +90,13 @@ __device__ __forceinline__ Vec<V> load_as(RowType type, const void* p, std::int6
   if (type == RowType::kFloat32) return load<float, V>(static_cast<const float*>(p) + at);
   if (type == RowType::kFloat16) return load<Half, V>(static_cast<const Half*>(p) + at);
   return load<BFloat16, V>(static_cast<const BFloat16*>(p) + at);
+}
+
+// Lanes of a tile for rows of `width` columns, v of them a lane at a time.
+__host__ __device__ inline int lanes_for(std::int64_t width, int v) {
+  int lanes = 1;
+  while (lanes < 32 && lanes * v < width) lanes *= 2;
+  return lanes;
 }
 
 // A group of `lanes` (a power of two) consecutive lanes of a warp that work on one row.

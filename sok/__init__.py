@@ -6,7 +6,7 @@ from sok import checkpoint, comm, initializers, layers, optimizers
 from sok.checkpoint import dump, export_static, load, load_model, save_model
 from sok.comm import init, rank, size
 from sok.config import FeatureConfig, TableConfig
-from sok.debug import debug_sync
+from sok.debug import debug_sync, deterministic
 from sok.layers import EmbeddingCollection
 from sok.lookup import (
     all2all_dense_embedding,
@@ -38,6 +38,7 @@ __all__ = [
     "checkpoint",
     "comm",
     "debug_sync",
+    "deterministic",
     "dump",
     "erase",
     "export",

@@ -39,9 +39,9 @@ def _load():
         ) from error
 
 
-def set_debug_sync(on: bool) -> None:
-    """See `sok.debug_sync`; a library without CUDA has nothing to set."""
-    setter = getattr(library, "sok_set_debug_sync", None)
+def set_gpu_switch(name: str, on: bool) -> None:
+    """Sets a switch of the GPU's ops; a library without CUDA has nothing to set."""
+    setter = getattr(library, f"sok_set_{name}", None)
     if setter is not None:
         setter(ctypes.c_bool(on))
 

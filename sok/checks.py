@@ -59,7 +59,7 @@ def max_norm(value: Any) -> float:
     """The norm; 0 for None."""
     if value is None:
         return 0.0
-    if not isinstance(value, numbers.Real) or not value > 0:
+    if not isinstance(value, numbers.Real) or not float(value) > 0:
         raise ValueError(f"max_norm must be above 0, or None, got {value!r}")
     return float(value)
 

@@ -104,7 +104,9 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         self._shared_name = _unique_name(attributes.name_of_table)
         super().__init__(device=device)
         with tf.init_scope():
-            self.resource_handle  # noqa: B018  created here, outside of any function being traced
+            # Created here, outside of any function being traced; and without a device not by the
+            # property, whose tf.device("") means the CPU where TensorFlow would choose a GPU.
+            self._resource_handle = self.resource_handle if device else self._create_resource()
 
     # What TensorFlow and Keras ask of a variable's value.
 

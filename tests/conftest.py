@@ -13,9 +13,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from world import ON_GPU, SEED
+
+import sok
 
 # Deadlines would be timing assertions. Failing examples can be replayed from the printed blob.
-hypothesis.settings.register_profile("sok", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile(
+    "sok", deadline=None, print_blob=True, derandomize="SOK_TEST_SEED" not in os.environ
+)
 hypothesis.settings.load_profile("sok")
 
 # Folders of tests that need what not every machine has; each has its own target in the Makefile.
@@ -29,8 +34,6 @@ collect_ignore = [
     if not is_possible
 ]
 
-DEVICES = ["cpu"] + (["gpu"] if tf.config.list_physical_devices("GPU") else [])
-
 
 @pytest.fixture(autouse=True)
 def _fresh_names_and_seeds():
@@ -40,16 +43,29 @@ def _fresh_names_and_seeds():
     keras.config.set_dtype_policy("float32")
 
 
-@pytest.fixture(params=DEVICES)
-def device(request):
-    """The name of a device, inside whose scope the test runs: "cpu", and "gpu" where there is one."""
-    with tf.device(f"/{request.param}:0"):
-        yield request.param
+@pytest.fixture(autouse=True)
+def _everything_on_the_device(record_property):
+    """On a GPU: nothing may fall back to the CPU, neither TensorFlow's placement nor one of our ops."""
+    if not ON_GPU:
+        yield
+        return
+    tf.config.set_soft_device_placement(False)
+    # Tests of errors expect them from the op at fault.
+    sok.debug_sync(True)
+    before = sok.stats()
+    yield
+    kernels = 0
+    for stage, counts in sok.stats().items():
+        earlier = before.get(stage, dict.fromkeys(counts, 0))
+        done = {key: counts[key] - earlier[key] for key in ("calls", "gpu_calls", "gpu_kernels")}
+        assert done["calls"] == done["gpu_calls"], f"{stage} ran on the CPU: {done}"
+        kernels += done["gpu_kernels"]
+    record_property("kernels", kernels)
 
 
 @pytest.fixture
 def rng():
-    return np.random.default_rng(7)
+    return np.random.default_rng([7, SEED] if SEED else 7)
 
 
 @pytest.fixture(params=["eager", "graph"])

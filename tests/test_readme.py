@@ -17,7 +17,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text()
 def run_example(number, folder, *launcher):
     """What example `number` prints, run from `folder`."""
     (folder / "train.py").write_text(EXAMPLES[number])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [*launcher, sys.executable, "train.py"]
     result = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout[-3000:]}\n{result.stderr[-3000:]}"

@@ -20,6 +20,13 @@ WIDTH = 3
 ROOT = pathlib.Path(sok.__file__).parent.parent
 
 
+@pytest.fixture(autouse=True)
+def _the_same_bits_in_every_run():
+    sok.deterministic(True)
+    yield
+    sok.deterministic(False)
+
+
 @pytest.fixture
 def data(rng):
     special = np.asarray(reference.SENTINELS["int64"])

@@ -236,7 +236,9 @@ def test_one_op_updates_all_tables_of_a_step(clipped):
     assert sorted(ops_that_ran(step, ids)) == expected
 
 
-def test_fused_and_separate_merge_agree():
+def test_fused_and_separate_merge_agree(request):
+    sok.deterministic(True)
+    request.addfinalizer(lambda: sok.deterministic(False))
     rng = np.random.default_rng(2)
     ids = tf.constant(rng.integers(0, 40, (64, 3)))
     results = []

@@ -4,15 +4,23 @@
 missing. A list in pyproject.toml could not know which TensorFlow the wheel is for."""
 
 import platform
-import shutil
+import subprocess
 
 import find_tensorflow
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403  the hooks that stay as they are
 
 
+def _works(tool):
+    """Not only found: a script of another environment may be on the path, and fail in this one."""
+    try:
+        return subprocess.run([tool, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
 def get_requires_for_build_wheel(config_settings=None):
-    needs = [tool for tool in ("cmake", "ninja") if not shutil.which(tool)]
+    needs = [tool for tool in ("cmake", "ninja") if not _works(tool)]
     target = find_tensorflow.target()
     if target.folder is None:
         # Only headers and the library to link with are needed, and the CPU package is smaller.

@@ -10,6 +10,7 @@
 
 #include "cc_ops/core/combine.h"
 #include "cc_ops/core/host_device.h"
+#include "cc_ops/core/status.h"
 #include "cc_ops/core/types.h"
 
 namespace sok {
@@ -45,6 +46,20 @@ struct Bags {
 };
 
 // Columns of one feature's output or of its gradient, in one of the row types.
+// What is wrong with entry number `entry` of a feature's row splits, `value` after `before`.
+inline Status bad_row_splits(int feature, std::int64_t entry, std::int64_t value,
+                             std::int64_t before, std::int64_t ids) {
+  if (entry == 0) {
+    return invalid_argument("feature ", feature, ": row_splits must start at 0, not ", value);
+  }
+  if (value < before) {
+    return invalid_argument("feature ", feature, ": row_splits must not decrease, but entry ", entry,
+                            " is ", value, " after ", before);
+  }
+  return invalid_argument("feature ", feature, ": row_splits ends at ", value, ", but there are ",
+                          ids, " ids");
+}
+
 struct Columns {
   RowType type = RowType::kFloat32;
   void* data = nullptr;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc_ops/core/initialize.h"
+#include "cc_ops/core/status.h"
 #include "cc_ops/core/types.h"
 
 namespace sok {
@@ -45,6 +46,12 @@ struct PlaneSpec {
   std::int64_t width = 0;
   float initial = 0;
 };
+
+// A table that is to be filled anew with more rows than it may hold.
+inline Status too_many_rows(const std::string& table, std::int64_t rows, std::int64_t most) {
+  return resource_exhausted("table '", table, "': ", rows, " rows do not fit; it takes at most ", most,
+                            "; it is unchanged");
+}
 
 }  // namespace sok
 

@@ -171,7 +171,8 @@ struct IndexRef {
       std::uint64_t free_word = 0;
       std::uint32_t group = home(hash);
       for (std::uint32_t probe = 0; probe < groups; ++probe) {
-        const std::uint64_t words[2] = {settled(2 * group), settled(2 * group + 1)};
+        std::uint64_t words[2];
+        load_settled_group(group, fingerprint(hash), words);
         const std::uint32_t slot = slot_in_group(group, words, key, hash);
         if (slot != kNoRow) return {slots[slot].row, false};
         for (std::uint32_t w = 0; w < 2 && free_slot == kNoRow; ++w) {
@@ -196,11 +197,27 @@ struct IndexRef {
   }
 
  private:
-  // A control word once no insertion is in progress in it.
-  SOK_HD std::uint64_t settled(std::uint32_t word) const {
-    std::uint64_t value = load_acquire(control + word);
-    while (match_busy(value) != 0) value = load_acquire(control + word);
-    return value;
+  // A group's control words once no insertion is in progress in it; if one of them matches, what was
+  // written before it became full can be read.
+  SOK_HD void load_settled_group(std::uint32_t group, std::uint64_t match,
+                                 std::uint64_t words[2]) const {
+#if defined(__CUDA_ARCH__)
+    // Acquiring loads would empty the L1 cache, each of them. Few groups match.
+    do {
+      asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                   : "=l"(words[0]), "=l"(words[1])
+                   : "l"(control + 2 * static_cast<std::uint64_t>(group))
+                   : "memory");
+    } while ((match_busy(words[0]) | match_busy(words[1])) != 0);
+    if ((match_byte(words[0], match) | match_byte(words[1], match)) != 0) __threadfence();
+#else
+    static_cast<void>(match);
+    for (std::uint32_t w = 0; w < 2; ++w) {
+      do {
+        words[w] = load_acquire(control + 2 * group + w);
+      } while (match_busy(words[w]) != 0);
+    }
+#endif
   }
 };
 

@@ -216,10 +216,7 @@ Status Table::reserve(Executor& executor, const std::vector<IdSpan>& spans) {
 Status Table::reserve_total(std::int64_t rows) {
   if (config_.is_static()) return {};
   const std::int64_t most = config_.max_capacity > 0 ? config_.max_capacity : kMostRows;
-  if (rows > most) {
-    return resource_exhausted("table '", config_.name, "': ", rows, " rows do not fit; it takes at most ",
-                              most, "; it is unchanged");
-  }
+  if (rows > most) return too_many_rows(config_.name, rows, most);
   SOK_RETURN_IF_ERROR(grow_rows(rows));
   return rows <= limit_of(index_.groups) ? Status() : grow_index(rows);
 }

@@ -221,6 +221,8 @@ class CpuDevice {
 void* gpu_stream(tensorflow::OpKernelContext* context);
 // Raise errors of a kernel in its own op, at the cost of a synchronisation.
 bool debug_sync();
+// Sum in one order, at the cost of a sort.
+bool fixed_order();
 
 class GpuDevice {
  public:
@@ -362,7 +364,10 @@ class GpuDevice {
   }
   Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
                        const std::vector<std::pair<int, const float*>>& planes) {
-    if (replace) SOK_RETURN_IF_ERROR(table.clear(context_));
+    if (replace) {
+      SOK_RETURN_IF_ERROR(table.reserve_total(context_, count));
+      SOK_RETURN_IF_ERROR(table.clear(context_));
+    }
     SOK_RETURN_IF_ERROR(cuda::reserve(context_, &table, {{keys, count}}));
     cuda::Buffer rows = context_.allocate(std::max<std::int64_t>(1, count) * sizeof(Row));
     if (rows.data == nullptr) return resource_exhausted("no device memory for ", count, " rows");
@@ -446,6 +451,7 @@ class GpuDevice {
    public:
     explicit OpContext(tensorflow::OpKernelContext* context) : context_(context) {}
     void* stream() override { return gpu_stream(context_); }
+    bool fixed_order() const override { return sok::fixed_order(); }
     cuda::Buffer allocate(std::size_t bytes) override { return take(bytes, {}); }
     cuda::Buffer allocate_pinned(std::size_t bytes) override {
       tensorflow::AllocatorAttributes attributes;

@@ -9,19 +9,13 @@ namespace {
 
 // Row splits that lie would make the loops read outside of the ids.
 Status check_splits(int feature, const std::int64_t* splits, std::int64_t count, std::int64_t ids) {
-  if (splits[0] != 0) {
-    return invalid_argument("feature ", feature, ": row_splits must start at 0, not ", splits[0]);
-  }
+  if (splits[0] != 0) return bad_row_splits(feature, 0, splits[0], 0, ids);
   for (std::int64_t i = 1; i < count; ++i) {
     if (splits[i] >= splits[i - 1]) continue;
-    return invalid_argument("feature ", feature, ": row_splits must not decrease, but entry ", i,
-                            " is ", splits[i], " after ", splits[i - 1]);
+    return bad_row_splits(feature, i, splits[i], splits[i - 1], ids);
   }
-  if (splits[count - 1] != ids) {
-    return invalid_argument("feature ", feature, ": row_splits ends at ", splits[count - 1],
-                            ", but there are ", ids, " ids");
-  }
-  return {};
+  const std::int64_t last = splits[count - 1];
+  return last == ids ? Status() : bad_row_splits(feature, count - 1, last, last, ids);
 }
 
 }  // namespace

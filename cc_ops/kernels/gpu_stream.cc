@@ -12,6 +12,7 @@ namespace sok {
 namespace {
 
 std::atomic<bool> synchronise_always{false};
+std::atomic<bool> one_order{false};
 
 }  // namespace
 
@@ -20,11 +21,16 @@ void* gpu_stream(tensorflow::OpKernelContext* context) {
 }
 
 bool debug_sync() { return synchronise_always; }
+bool fixed_order() { return one_order; }
 
 }  // namespace sok
 
 extern "C" __attribute__((visibility("default"))) void sok_set_debug_sync(bool on) {
   sok::synchronise_always = on;
+}
+
+extern "C" __attribute__((visibility("default"))) void sok_set_fixed_order(bool on) {
+  sok::one_order = on;
 }
 
 #endif  // SOK_WITH_CUDA

@@ -23,6 +23,10 @@
 #include "cc_ops/kernels/stage_stats.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
+#ifdef SOK_WITH_CUDA
+#include "cuda/context.h"
+#endif
+
 namespace sok {
 
 inline absl::Status to_tensorflow(const Status& status) {
@@ -43,12 +47,20 @@ inline absl::Status to_tensorflow(const Status& status) {
   return absl::InternalError(status.message());
 }
 
+// Kernels that the calling thread has launched on GPUs.
+#ifdef SOK_WITH_CUDA
+inline std::int64_t kernels_launched() { return cuda::kernels_launched(); }
+#else
+inline std::int64_t kernels_launched() { return 0; }
+#endif
+
 // Runs an op's body, `Status body()`. No exception passes this point: running out of memory becomes
 // an error of the op, and the process lives.
 template <typename Body>
 void run_op(tensorflow::OpKernelContext* context, Body&& body) {
   Status status;
   const StageTimer timer;
+  const std::int64_t launched = kernels_launched();
   try {
     status = body();
   } catch (const std::bad_alloc&) {
@@ -58,7 +70,12 @@ void run_op(tensorflow::OpKernelContext* context, Body&& body) {
               concat(context->op_kernel().type_string(), ": ", error.what())};
   }
   if (!status.ok()) context->CtxFailure(to_tensorflow(status));
-  count_stage(context->op_kernel().type_string(), {1, timer.seconds(), 0, 0, {}});
+  StageCount count;
+  count.calls = 1;
+  count.seconds = timer.seconds();
+  count.gpu_calls = context->device()->attributes().device_type() == "GPU";
+  count.gpu_kernels = kernels_launched() - launched;
+  count_stage(context->op_kernel().type_string(), count);
 }
 
 // A fresh output tensor.

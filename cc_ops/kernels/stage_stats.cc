@@ -33,6 +33,8 @@ void count_stage(const std::string& stage, const StageCount& count) {
   for (std::size_t rank = 0; rank < count.sent_bytes_to.size(); ++rank) {
     total.sent_bytes_to[rank] += count.sent_bytes_to[rank];
   }
+  total.gpu_calls += count.gpu_calls;
+  total.gpu_kernels += count.gpu_kernels;
 }
 
 }  // namespace sok
@@ -47,6 +49,7 @@ extern "C" __attribute__((visibility("default"))) const char* sok_stage_stats() 
     if (out.tellp() > 1) out << ", ";
     out << "\"" << name << "\": {\"calls\": " << count.calls << ", \"seconds\": " << count.seconds
         << ", \"sent_bytes\": " << count.sent_bytes << ", \"sent_rows\": " << count.sent_rows
+        << ", \"gpu_calls\": " << count.gpu_calls << ", \"gpu_kernels\": " << count.gpu_kernels
         << ", \"sent_bytes_to\": [";
     for (std::size_t rank = 0; rank < count.sent_bytes_to.size(); ++rank) {
       out << (rank > 0 ? ", " : "") << count.sent_bytes_to[rank];

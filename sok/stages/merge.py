@@ -39,6 +39,7 @@ class Merge:
                 self._result = _native.ops.sok_merge(
                     tables=self.tables, **self.features, gradients=self.gradients, **self.attributes
                 )
+        assert self._result is not None
         return self._result
 
 

@@ -76,14 +76,16 @@ def update(steps: list[TableStep], step, *, scale=1.0, apply=True, fuse=False) -
 def _fuse(steps: list[TableStep], scalars: dict) -> list[TableStep]:
     """Updates the tables whose gradients are all that one merge gave; the steps that are left."""
     groups: dict[int, dict[int, TableStep]] = {}
+    origins = {}
     for step_ in steps:
         origin, place = step_.gradient.origin or (None, 0)
         # A row clipped to max_norm bends its gradient: only the merge does that.
         if step_.reach == "local" and origin is not None and not any(origin.attributes["max_norms"]):
             groups.setdefault(id(origin), {})[place] = step_
-    done = set()
-    for group in groups.values():
-        origin = next(iter(group.values())).gradient.origin[0]
+            origins[id(origin)] = origin
+    done: set[int] = set()
+    for key, group in groups.items():
+        origin = origins[key]
         if len(group) != len(origin.tables):
             continue  # a table of the lookup is frozen or updated otherwise
         ordered = [group[place] for place in range(len(group))]

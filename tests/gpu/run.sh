@@ -2,10 +2,53 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# The GPU tests, on a machine that has one: run.sh SUMMARY_FILE [pytest arguments]
-set -euo pipefail
+# Everything that must hold on a GPU, on a machine that has one:
+#
+#   run.sh SUMMARY SEED [PART...]     all parts by default, side by side
+#
+#   suite      the Python suite, with every op and table on the GPU
+#   twins      each op against the same op on the CPU
+#   native     the device library without TensorFlow against the CPU's
+#   memcheck, racecheck, initcheck    the native tests under that tool of compute-sanitizer
+#
+# SUMMARY gets a JSON file; SEED is for all that is drawn at random.
+# NATIVE names the program of the native tests.
+set -uo pipefail
 cd "$(dirname "$0")/../.."
 summary=$1
-shift
-export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} SOK_GPU_SUMMARY=$summary
-exec "${PY:-python3}" -m pytest -q -p no:cacheprovider tests/gpu "$@"
+export SOK_TEST_SEED=$2
+parts=${*:3}
+parts=${parts:-suite twins native memcheck racecheck initcheck}
+python=${PY:-python3}
+native=${NATIVE:-build/gpu/tests/native/sok_gpu_tests}
+export PYTHONPATH=$PWD:$PWD/tests/gpu${PYTHONPATH:+:$PYTHONPATH}
+export TF_FORCE_GPU_ALLOW_GROWTH=true TF_CPP_MIN_LOG_LEVEL=3
+records=$(mktemp -d)
+trap 'rm -rf "$records"' EXIT
+
+# The files of tests given, at most eight at a time.
+in_parallel() {
+  printf '%s\n' "$@" | xargs -P 8 -I{} bash -c '
+    name=$(tr "/" "_" <<<"{}")
+    SOK_GPU_RECORD=$0/$name.json '"$python"' -m pytest -q -p proof -p no:cacheprovider \
+      --hypothesis-seed="$SOK_TEST_SEED" "{}" >"$0/$name.log" 2>&1
+    status=$?
+    # 5: all of its tests are exempt.
+    if ((status != 0 && status != 5)); then cat "$0/$name.log"; fi' "$records"
+}
+
+one() {
+  local start=$SECONDS
+  case $1 in
+    suite) SOK_TEST_DEVICE=gpu in_parallel $(ls -S tests/test_*.py) ;;
+    twins) in_parallel tests/gpu/test_*.py ;;
+    native) "$python" tests/gpu/native.py "$records" "$native" ;;
+    memcheck | racecheck | initcheck) "$python" tests/gpu/native.py "$records" "$native" "$1" ;;
+    *) echo "unknown part $1" >&2 ;;
+  esac
+  echo "== $1 took $((SECONDS - start)) s"
+}
+
+for part in $parts; do one "$part" & done
+wait
+"$python" tests/gpu/proof.py "$summary" "$records" "$SOK_TEST_SEED"

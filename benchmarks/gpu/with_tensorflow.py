@@ -1,0 +1,183 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps inside TensorFlow on one GPU, beside TensorFlow's own best path.
+
+    with_tensorflow.py IDS_MODULE_DIR step     case c: forward, backward and Adagrad, eager and in tf.function
+    with_tensorflow.py IDS_MODULE_DIR fit      DLRM, model.fit: 26 tables of 1 M x 128, batch 65,536
+
+Prints one JSON object a line. A time is the median over rounds of a step's share of a round's wall time; the
+programs compared take turns, a round each.
+"""
+
+import json
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import sok
+
+ROUNDS, STEPS = 9, 40
+
+
+def report(**figures):
+    print(json.dumps(figures), flush=True)
+
+
+def median_ms(programs):
+    """Milliseconds a step of each program: `step()` returns a tensor to wait for."""
+    times = {name: [] for name in programs}
+    for round_ in range(ROUNDS + 1):
+        for name, step in programs.items():
+            start = time.perf_counter()
+            for _ in range(STEPS):
+                last = step()
+            np.asarray(last)
+            if round_:  # the first warms up
+                times[name].append((time.perf_counter() - start) / STEPS * 1e3)
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+# ---- case c ------------------------------------------------------------------------------------------
+
+
+def tensorflow_step(rows, dim, splits):
+    """unique + gather + segment sum, and the sparse Adagrad of the rows touched."""
+    table = tf.Variable(tf.random.uniform((rows, dim), -0.05, 0.05))
+    accumulator = tf.Variable(tf.fill((rows, dim), 0.1))
+    segments = tf.repeat(tf.range(len(splits) - 1), np.diff(splits))
+
+    @tf.function
+    def step(ids, upstream):
+        unique, inverse = tf.unique(ids)
+        found = tf.gather(table, unique)
+        out = tf.math.segment_sum(tf.gather(found, inverse), segments)
+        merged = tf.math.unsorted_segment_sum(tf.gather(upstream, segments), inverse, tf.size(unique))
+        tf.raw_ops.ResourceSparseApplyAdagradV2(
+            var=table.handle, accum=accumulator.handle, lr=0.01, epsilon=1e-7, grad=merged, indices=unique
+        )
+        return out[0, 0]
+
+    return step
+
+
+def sok_step(table, splits):
+    optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.01))
+    optimizer.build([table])
+
+    def step(ids, upstream):
+        ragged = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+        with tf.GradientTape() as tape:
+            out = sok.lookup_sparse(table, ragged, combiners="sum")
+        gradient = tape.gradient(out, table, output_gradients=upstream)
+        optimizer.apply_gradients([(gradient, table)])
+        return out[0, 0]
+
+    return step
+
+
+def steps(folder):
+    sys.path.insert(0, folder)
+    import ids as recipe
+
+    case = recipe.CASES["c"]
+    for dist in ("uniform", "power"):
+        batches = [recipe.batch("c", dist, k)[0] for k in range(8)]
+        splits = np.concatenate([[0], np.cumsum(batches[0][1])]).astype(np.int64)
+        on_gpu = [tf.identity(tf.constant(values, tf.int64)) for values, _ in batches]
+        upstream = tf.random.normal((len(splits) - 1, case["dim"]))
+        device_splits = tf.identity(tf.constant(splits))
+        static = sok.Variable(shape=(case["rows"], case["dim"]), initializer="random")
+        hashed = sok.DynamicVariable(case["dim"], "random", capacity=case["rows"] * 9 // 8)
+        for begin in range(0, case["rows"], 1 << 20):
+            every = tf.range(begin, min(begin + (1 << 20), case["rows"]), dtype=tf.int64)
+            sok.lookup_sparse(hashed, every[:, None])
+        functions = {
+            "TensorFlow, tf.function": tensorflow_step(case["rows"], case["dim"], splits),
+            "static, tf.function": tf.function(sok_step(static, device_splits)),
+            "hash, tf.function": tf.function(sok_step(hashed, device_splits)),
+            "static, eager": sok_step(static, device_splits),
+        }
+        turn = {"n": 0}
+
+        def stepper(function, on_gpu=on_gpu, upstream=upstream, turn=turn):
+            def step():
+                turn["n"] += 1
+                return function(on_gpu[turn["n"] % len(on_gpu)], upstream)
+
+            return step
+
+        for name, ms in median_ms({name: stepper(f) for name, f in functions.items()}).items():
+            report(case="c", dist=dist, what="forward, backward, Adagrad", program=name, ms=round(ms, 4))
+
+
+# ---- DLRM ---------------------------------------------------------------------------------------------
+
+
+class Ranker(keras.Model):
+    """DLRM with all tables in one pass: bottom 13-512-256-128, top 1024-1024-512-256-1."""
+
+    def __init__(self, tables, rows, dim):
+        super().__init__()
+        self.names = [f"f{t}" for t in range(tables)]
+        self.embeddings = sok.EmbeddingCollection(
+            [
+                sok.FeatureConfig(name, sok.TableConfig(name, dim, vocabulary_size=rows, seed=t))
+                for t, name in enumerate(self.names)
+            ]
+        )
+        relu = lambda *units: [keras.layers.Dense(u, "relu") for u in units]  # noqa: E731
+        self.bottom = keras.Sequential(relu(512, 256, dim))
+        self.top = keras.Sequential([*relu(1024, 1024, 512, 256), keras.layers.Dense(1, dtype="float32")])
+        pairs = [(i, j) for i in range(tables + 1) for j in range(i)]
+        self.pairs = tf.constant([i * (tables + 1) + j for i, j in pairs])
+
+    def call(self, inputs, training=False):
+        vectors = self.embeddings({name: inputs[name] for name in self.names}, training=training)
+        dense = self.bottom(inputs["dense"])
+        stacked = tf.stack([dense, *(tf.cast(vectors[name], dense.dtype) for name in self.names)], axis=1)
+        dots = tf.matmul(stacked, stacked, transpose_b=True)
+        flat = tf.reshape(dots, (tf.shape(dots)[0], -1))
+        return self.top(tf.concat([dense, tf.gather(flat, self.pairs, axis=1)], axis=1))
+
+
+def fit(folder):
+    sys.path.insert(0, folder)
+    import ids as recipe
+
+    case = recipe.CASES["b"]
+    batches = []
+    for k in range(4):
+        inputs = {f"f{t}": values.astype(np.int64) for t, (values, _) in enumerate(recipe.batch("b", "power", k))}
+        inputs["dense"] = np.random.default_rng(k).normal(size=(case["batch"], 13)).astype(np.float32)
+        batches.append((inputs, (inputs["dense"][:, :1] > 0).astype(np.float32)))
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
+        keras.config.set_dtype_policy(policy)
+        model = Ranker(case["tables"], case["rows"], case["dim"])
+        scale = "dynamic" if policy == "mixed_float16" else None
+        model.compile(
+            sok.OptimizerWrapper(sok.optimizers.RowWiseAdagrad(0.01), loss_scale=scale),
+            keras.losses.BinaryCrossentropy(from_logits=True),
+            jit_compile=False,
+        )
+        # Tensors that lie in the host's memory, copied to the GPU while a step runs.
+        data = tf.data.Dataset.from_tensors(batches[0])
+        for batch in batches[1:]:
+            data = data.concatenate(tf.data.Dataset.from_tensors(batch))
+        data = data.repeat().apply(tf.data.experimental.prefetch_to_device("/GPU:0", 4))
+        model.fit(data, steps_per_epoch=20, verbose=0)
+        start = time.perf_counter()
+        model.fit(data, steps_per_epoch=100, verbose=0)
+        ms = (time.perf_counter() - start) / 100 * 1e3
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        report(case="dlrm", what="fit", policy=policy, ms=round(ms, 3),
+               samples_a_second=round(case["batch"] / ms * 1e3), peak_bytes=peak)  # fmt: skip
+        del model
+        keras.utils.clear_session()
+
+
+if __name__ == "__main__":
+    {"step": steps, "fit": fit}[sys.argv[2]](sys.argv[1])

@@ -1,0 +1,254 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The last kernels of the merge that updates at once (merge_update.cu): singles, partial, segments.
+#include "cuda/launch.cuh"
+#include "cuda/merge.cuh"
+#include "cuda/merge_update.cuh"
+#include "cuda/stages.h"
+
+namespace sok::cuda {
+namespace {
+
+// A row with one contribution.
+struct alignas(16) Single {
+  const void* source;
+  Row row;
+  float factor;
+};
+
+// Items of a warp, those of one table at a time and close together.
+template <typename Item>
+struct Compaction {
+  Item items[tuning::kBlock / kWarp][kWarp];
+
+  // Calls f(table, items, count) for each table of the warp's items; a lane without one has table -1.
+  // The whole warp must call it.
+  template <typename F>
+  __device__ __forceinline__ void for_each_table(int table, const Item& item, F&& f) {
+    Item* of_warp = items[threadIdx.x / kWarp];
+    const unsigned lower = (1u << (threadIdx.x % kWarp)) - 1;
+    unsigned waiting = __ballot_sync(kFullMask, table >= 0);
+    while (waiting != 0) {
+      const int current = __shfl_sync(kFullMask, table, __ffs(static_cast<int>(waiting)) - 1);
+      const unsigned same = __ballot_sync(kFullMask, table == current);
+      if (table == current) of_warp[__popc(same & lower)] = item;
+      __syncwarp();
+      f(current, of_warp, __popc(same));
+      __syncwarp();
+      waiting &= ~same;
+    }
+  }
+};
+
+// Rows that a tile updates together: their loads are on their way at the same time. More of them, or of
+// states, need registers that warps then lack.
+template <typename O>
+constexpr int rows_together() {
+  return O::kStateCount == 0 ? 2 : 1;
+}
+// Blocks of singles_kernel on a multiprocessor.
+template <typename O>
+constexpr int singles_blocks() {
+  return O::kRowWise ? 6 : 4;
+}
+
+template <typename O, typename T, int V>
+__global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
+    singles_kernel(const __grid_constant__ LaunchArgs args, const __grid_constant__ Tables tables,
+                   Scratch scratch, std::int64_t first_id) {
+  constexpr int R = rows_together<O>();
+  __shared__ Compaction<Single> compaction;
+  const float scale = *tables.scalars.scale;
+  const std::int64_t step = *tables.scalars.step;
+  const Tile tile(tables.tables[0].lanes);
+  const std::int64_t padded = (args.ids + kWarp - 1) / kWarp * kWarp;
+  for (std::int64_t p = thread_index(); p < padded; p += thread_count()) {
+    Single single{};
+    int number = -1;
+    const Row row = p < args.ids ? scratch.rows[first_id + p] : kNoRow;
+    if (p < args.ids) {
+      const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
+      const std::int64_t i = p - feature.first_id;
+      if (i == 0) feature.table->source.report(feature.round);
+      if (row != kNoRow) {
+        const std::int64_t bag = bag_of(feature.bags, i);
+        const int bytes = feature.columns.type == RowType::kFloat32 ? 4 : 2;
+        const void* source =
+            static_cast<const char*>(feature.columns.data) + bag * feature.width * bytes;
+        float coefficient = 1.0f;
+        if (scratch.coefficients != nullptr) {
+          coefficient = feature.bags.scale(bag);
+          if (coefficient != 0.0f) coefficient *= feature.bags.weight(i);
+        }
+        const std::uint32_t rank = scratch.ranks[first_id + p];
+        if (rank == kSingle) {
+          single = {source, row, coefficient == 0.0f ? 0.0f : coefficient * scale};
+          number = feature.table_number;
+        } else {
+          const std::uint32_t place = feature.tags[row] + rank;
+          scratch.sources[place] = source;
+          if (scratch.coefficients != nullptr) scratch.coefficients[place] = coefficient;
+        }
+      }
+    }
+    compaction.for_each_table(number, single, [&](int table, const Single* singles, int count) {
+      const UpdateArgs& update = tables.tables[table];
+      // An id that another block refused meanwhile: then no row changes.
+      if (*update.table->suppressed != 0) return;
+      const O optimizer(update.hyper, step);
+      const Common common(update.hyper);
+      for (int j = tile.number; j < count; j += R * tile.tiles) {
+        Row rows[R];
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          rows[r] = j + r * tile.tiles < count ? singles[j + r * tile.tiles].row : kNoRow;
+        }
+        update_rows<O, T, V, R>(optimizer, common, update, tile, rows, [&](int r, std::int64_t c) {
+          const Single& from = singles[min(j + r * tile.tiles, count - 1)];
+          Vec<V> g{};
+          if (c >= update.width || from.factor == 0.0f) return g;
+          g = load_as<V>(scratch.gradient_type, from.source, c);
+          for (int i = 0; i < V; ++i) g.x[i] *= from.factor;
+          return g;
+        });
+      }
+    });
+  }
+}
+
+// The sum of `count` contributions from `place` on, in their order, at columns [c, c + V). The lanes of
+// the tile read the addresses together; then several gradients are on their way at a time. All lanes
+// call it, also those whose columns lie past the width.
+template <int V>
+__device__ __forceinline__ Vec<V> sum_contributions(const Scratch& scratch, const Tile& tile,
+                                                 std::uint32_t place, std::uint32_t count,
+                                                 std::int64_t c, std::int64_t width) {
+  constexpr std::uint32_t kAhead = 8;
+  Vec<V> total{};
+  for (std::uint32_t base = 0; base < count; base += tile.lanes) {
+    const std::uint32_t here = min(count - base, static_cast<std::uint32_t>(tile.lanes));
+    unsigned long long source = 0;
+    float coefficient = 1.0f;
+    if (tile.lane < static_cast<int>(here)) {
+      source = reinterpret_cast<unsigned long long>(scratch.sources[place + base + tile.lane]);
+      if (scratch.coefficients != nullptr) {
+        coefficient = scratch.coefficients[place + base + tile.lane];
+      }
+    }
+    for (std::uint32_t j = 0; j < here; j += kAhead) {
+      Vec<V> g[kAhead] = {};
+#pragma unroll
+      for (std::uint32_t u = 0; u < kAhead; ++u) {
+        const auto* from = reinterpret_cast<const void*>(
+            tile.shfl(source, static_cast<int>(min(j + u, here - 1))));
+        if (c < width) g[u] = load_as<V>(scratch.gradient_type, from, c);
+      }
+#pragma unroll
+      for (std::uint32_t u = 0; u < kAhead; ++u) {
+        const float w = tile.shfl(coefficient, static_cast<int>(min(j + u, here - 1)));
+        if (j + u >= here || w == 0.0f) continue;
+        for (int i = 0; i < V; ++i) total.x[i] += w * g[u].x[i];
+      }
+    }
+  }
+  return total;
+}
+
+template <int V>
+__device__ __forceinline__ Vec<V> sum_pieces(const Scratch& scratch, std::uint32_t first_piece,
+                                          std::uint32_t count, std::int64_t c, std::int64_t width) {
+  const std::uint32_t pieces = (count + tuning::kPiece - 1) / tuning::kPiece;
+  const float* partial = scratch.partials + first_piece * scratch.partial_width + c;
+  Vec<V> total{};
+  if (c >= width) return total;
+#pragma unroll 4
+  for (std::uint32_t p = 0; p < pieces; ++p) {
+    const Vec<V> v = load<float, V>(partial + p * scratch.partial_width);
+    for (int i = 0; i < V; ++i) total.x[i] += v.x[i];
+  }
+  return total;
+}
+
+template <int V>
+__global__ void __launch_bounds__(tuning::kBlock)
+    partial_kernel(const __grid_constant__ Tables tables, Scratch scratch) {
+  const auto pieces = static_cast<std::int64_t>(scratch.counters->pieces);
+  const Tile tile(32);
+  for (std::int64_t p = thread_index() / 32; p < pieces; p += thread_count() / 32) {
+    const Piece piece = scratch.pieces[p];
+    const std::int64_t width = tables.tables[piece.table].table->width;
+    for (std::int64_t first = 0; first < width; first += 32 * V) {
+      const std::int64_t c = first + tile.lane * V;
+      const Vec<V> sum =
+          sum_contributions<V>(scratch, tile, piece.place, piece.count, c, width);
+      if (c < width) store<float, V>(scratch.partials + p * scratch.partial_width + c, sum);
+    }
+  }
+}
+
+// A warp has 32 / kLess rows: there are fewer of these, and each takes longer.
+template <typename O, typename T, int V>
+__global__ void __launch_bounds__(tuning::kBlock, 3)
+    segments_kernel(const __grid_constant__ Tables tables, Scratch scratch) {
+  constexpr int kRows = tuning::kSegmentsAWarp;
+  __shared__ Compaction<Segment> compaction;
+  const std::int64_t count = scratch.counters->segments();
+  const float scale = *tables.scalars.scale;
+  const std::int64_t step = *tables.scalars.step;
+  const int lane = threadIdx.x % kWarp;
+  const Tile tile(tables.tables[0].lanes);
+  const std::int64_t warps = thread_count() / kWarp;
+  for (std::int64_t first = thread_index() / kWarp * kRows; first < count; first += warps * kRows) {
+    Segment segment{};
+    int number = -1;
+    if (lane < kRows && first + lane < count) {
+      segment = scratch.segments[first + lane];
+      number = static_cast<int>(segment.table);
+      tables.tables[number].places[segment.row] = 0;
+    }
+    compaction.for_each_table(number, segment, [&](int table, const Segment* segments, int here) {
+      const UpdateArgs& update = tables.tables[table];
+      if (*update.table->suppressed != 0) return;
+      const O optimizer(update.hyper, step);
+      const Common common(update.hyper);
+      for (int j = tile.number; j < here; j += tile.tiles) {
+        const Segment& from = segments[j];
+        const Row rows[1] = {from.row};
+        update_rows<O, T, V, 1>(optimizer, common, update, tile, rows, [&](int, std::int64_t c) {
+          Vec<V> g = from.count <= tuning::kPiece
+                         ? sum_contributions<V>(scratch, tile, from.place, from.count, c, update.width)
+                         : sum_pieces<V>(scratch, from.first_piece, from.count, c, update.width);
+          for (int i = 0; i < V; ++i) g.x[i] *= scale;
+          return g;
+        });
+      }
+    });
+  }
+}
+
+}  // namespace
+
+Status apply(Context& context, const Kind& kind, const std::vector<FeatureArgs>& features,
+             const Tables& tables, const Scratch& scratch, std::int64_t ids, std::int64_t pieces) {
+  return with_vector(std::get<1>(kind), std::get<3>(kind) ? 4 : 1, [&](auto type, auto v) {
+    using T = decltype(type);
+    constexpr int V = v();
+    return with_optimizer(std::get<0>(kind), [&](auto* functor) {
+      using O = std::remove_pointer_t<decltype(functor)>;
+      std::int64_t first_id = 0;
+      SOK_RETURN_IF_ERROR(for_each_launch(features, [&](const LaunchArgs& args) {
+        const Status status = launch(context, "singles", singles_kernel<O, T, V>, args.ids,
+                                     tuning::kBlock, args, tables, scratch, first_id);
+        first_id += args.ids;
+        return status;
+      }));
+      SOK_RETURN_IF_ERROR(launch(context, "partial", partial_kernel<V>, pieces * kWarp,
+                                 tuning::kBlock, tables, scratch));
+      return launch(context, "segments", segments_kernel<O, T, V>,
+                    ids / 2 / tuning::kSegmentsAWarp * kWarp + kWarp, tuning::kBlock, tables, scratch);
+    });
+  });
+}
+
+}  // namespace sok::cuda

@@ -1,0 +1,72 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of the merge that updates at once share.
+#ifndef SOK_CUDA_MERGE_UPDATE_CUH_
+#define SOK_CUDA_MERGE_UPDATE_CUH_
+
+#include <tuple>
+
+#include "cuda/features.cuh"
+#include "cuda/update_rows.cuh"
+
+namespace sok::cuda {
+
+// The rank of an id whose row no other id of the batch has.
+constexpr std::uint32_t kSingle = 0xffffffffu;
+
+// A row that several ids of the batch have.
+struct Segment {
+  Row row;
+  std::uint32_t table;
+  std::uint32_t place;        // of its first contribution
+  std::uint32_t count;
+  std::uint32_t first_piece;  // if it has more than tuning::kPiece
+};
+
+struct Piece {
+  std::uint32_t place;
+  std::uint32_t count;
+  std::uint32_t table;
+};
+
+// Segments in the high half, ids placed in the low one: one atomic operation counts both.
+struct Counters {
+  unsigned long long segments_and_ids, pieces;
+
+  __device__ std::int64_t segments() const {
+    return static_cast<std::int64_t>(segments_and_ids >> 32);
+  }
+};
+
+struct Scratch {
+  Counters* counters;
+  Row* rows;             // by id
+  std::uint32_t* ranks;  // by id: among the ids of its row, or kSingle
+  Segment* segments;
+  const void** sources;  // by place: a bag's gradient
+  float* coefficients;   // by place; null: all are 1
+  Piece* pieces;
+  float* partials;       // by piece, [width of the widest table]
+  std::int64_t partial_width;
+  RowType gradient_type;
+};
+
+// The tables of one launch.
+struct Tables {
+  std::int32_t count = 0;
+  StepScalars scalars;
+  UpdateArgs tables[tuning::kFeaturesALaunch];
+};
+
+// What decides about the kernels: optimizer, type of rows, of gradients, vectors of 4, lanes a tile.
+using Kind = std::tuple<OptimizerId, RowType, RowType, bool, int>;
+
+// apply.cu: places the contributions to segments and updates the other rows, then sums the segments and
+// updates theirs.
+Status apply(Context& context, const Kind& kind, const std::vector<FeatureArgs>& features,
+             const Tables& tables, const Scratch& scratch, std::int64_t ids, std::int64_t pieces);
+
+}  // namespace sok::cuda
+
+#endif  // SOK_CUDA_MERGE_UPDATE_CUH_
