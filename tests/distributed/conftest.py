@@ -16,14 +16,14 @@ def _jobs():
 
 @pytest.fixture
 def ranks_of(_jobs):
-    """The job of a given size; a new one if the last test left a rank dead."""
+    """The job of a given size; a new one if the last test left ranks dead or apart."""
 
     def get(size):
-        if size in _jobs and not _jobs[size].alive:
+        if size in _jobs and not _jobs[size].usable:
             _jobs.pop(size).close()
         if size not in _jobs:
             # Short: a rank that fails alone leaves the others waiting for it.
-            _jobs[size] = launch.Ranks(size, {"SOK_COMM_TIMEOUT": "60"})
+            _jobs[size] = launch.Ranks(size, {"SOK_COMM_TIMEOUT": "120"})
         return _jobs[size]
 
     return get

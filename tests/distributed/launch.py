@@ -37,6 +37,7 @@ class Ranks:
         from horovod.runner.http.http_server import RendezvousServer
 
         self.size = size
+        self._failed = False
         self._server = RendezvousServer()
         port = self._server.start()
         slots = get_host_assignments(parse_hosts(f"localhost:{size}"), size)
@@ -87,7 +88,7 @@ class Ranks:
         for pipe in self._pipes:
             pipe.send((*name, args, kwargs))
 
-    def results(self, timeout: float = 180) -> list:
+    def results(self, timeout: float = 240) -> list:
         """(result, None) or (None, traceback) of each rank; (None, None) for one that has died.
 
         Raises:
@@ -111,7 +112,7 @@ class Ranks:
                     results[rank] = pipe.recv()
         return results
 
-    def run(self, function, *args, timeout: float = 180, **kwargs) -> list:
+    def run(self, function, *args, timeout: float = 240, **kwargs) -> list:
         """Calls a function on every rank; its results, by rank.
 
         Raises:
@@ -125,12 +126,14 @@ class Ranks:
             if error is not None or self.processes[rank].poll() is not None
         ]
         if failed:
+            self._failed = True
             raise RankError("\n".join(failed))
         return [result for result, _ in results]
 
     @property
-    def alive(self) -> bool:
-        return all(process.poll() is None for process in self.processes)
+    def usable(self) -> bool:
+        """Whether another function may run: nothing has failed, which leaves ranks apart, and all live."""
+        return not self._failed and all(process.poll() is None for process in self.processes)
 
     def kill(self) -> None:
         for process in self.processes:
