@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 
 _NAMES = ("random", "uniform", "normal", "zeros", "ones", 'a number as text such as "0.1"')
 
@@ -41,6 +42,15 @@ def _variance_scaling(initializer: Any, dimension: int) -> InitializerSpec:
     return InitializerSpec("truncated_normal", 0.0, math.sqrt(scale) / 0.87962566103423978)
 
 
+def _constant(value: float) -> InitializerSpec:
+    # As the rows' arithmetic has it: a number beyond float32 is infinite there.
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(np.float32(value))
+    if not finite:
+        raise ValueError(f"initializer must be a finite float32 number, got {value!r}")
+    return InitializerSpec("constant", float(value))
+
+
 def _from_name(name: str) -> InitializerSpec | None:
     known = {
         "random": InitializerSpec("uniform", -0.05, 0.05),
@@ -52,9 +62,10 @@ def _from_name(name: str) -> InitializerSpec | None:
     if name in known:
         return known[name]
     try:
-        return InitializerSpec("constant", float(name))
+        number = float(name)
     except ValueError:
         return None
+    return _constant(number)
 
 
 def refusal(initializer: Any) -> str:
@@ -83,7 +94,7 @@ def resolve(initializer: Any, dimension: int) -> InitializerSpec | None:
     if initializer is None:
         initializer = "random"
     if isinstance(initializer, (int, float)):
-        return InitializerSpec("constant", float(initializer))
+        return _constant(initializer)
     if isinstance(initializer, str):
         spec = _from_name(initializer)
         if spec is not None:
@@ -106,7 +117,7 @@ def resolve(initializer: Any, dimension: int) -> InitializerSpec | None:
     elif isinstance(initializer, init.Ones):
         spec = InitializerSpec("constant", 1.0)
     elif isinstance(initializer, init.Constant) and isinstance(initializer.value, (int, float)):
-        spec = InitializerSpec("constant", float(initializer.value))
+        spec = _constant(initializer.value)
     elif isinstance(initializer, init.RandomUniform):
         spec = InitializerSpec("uniform", float(initializer.minval), float(initializer.maxval))
     elif isinstance(initializer, init.RandomNormal):

@@ -46,7 +46,22 @@ class Record:
         """Every id in a bag of its own."""
         count = tf.size(self.ids, out_type=tf.int64)
         weights = None if self.weights is None else tf.reshape(self.weights, [-1, 1])
-        return Record(tf.reshape(self.ids, tf.stack([count, 1])), None, weights)
+        with tf.control_dependencies(self._check_splits()):
+            return Record(tf.reshape(self.ids, tf.stack([count, 1])), None, weights)
+
+    def _check_splits(self) -> list[tf.Operation]:
+        """What the lookup checks where it reads the splits."""
+        if self.row_splits is None:
+            return []
+        splits, count = self.row_splits, tf.size(self.ids, out_type=tf.int64)
+        starts, ends = tf.equal(splits[:1], 0), tf.equal(splits[-1:], count)
+        return checks.require(
+            tf.reduce_all(starts) & tf.reduce_all(ends) & tf.reduce_all(splits[1:] >= splits[:-1]),
+            "row_splits must start at 0, not decrease, and end at the number of ids,",
+            count,
+            ", but are",
+            splits,
+        )
 
 
 _FIX = (
@@ -63,15 +78,11 @@ _FITTING = {
     "uint32": ("uint8", "uint16", "uint32"),
     "uint64": ("uint8", "uint16", "uint32", "uint64"),
 }
-_LIMITS = {
-    "int32": (tf.int32.min, tf.int32.max),
-    "int64": (None, None),
-    "uint32": (0, tf.uint32.max),
-    "uint64": (0, None),
-}
+_LIMITS = {name: (tf.as_dtype(name).min, tf.as_dtype(name).max) for name in _FITTING}
 
 
-def _check_integers(dtype: tf.DType, name: str) -> None:
+def check_integers(dtype: tf.DType, name: str) -> None:
+    """Refuses ids of any other dtype with a TypeError that says what to do."""
     if dtype == tf.string:
         raise TypeError(
             f"{name}: ids are strings; hash them to numbers first: tf.strings.to_hash_bucket_fast "
@@ -89,7 +100,7 @@ def to_keys(ids: Any, key_dtype: str, name: str) -> tf.Tensor:
         InvalidArgumentError: an id does not fit the table's key_type.
     """
     dtype = ids.dtype
-    _check_integers(dtype, name)
+    check_integers(dtype, name)
     if dtype == tf.uint64:
         # The same 64 bits; only a table of unsigned keys has ids above INT64_MAX.
         keys = tf.bitcast(ids, tf.int64)
@@ -98,29 +109,52 @@ def to_keys(ids: Any, key_dtype: str, name: str) -> tf.Tensor:
     if dtype.name in _FITTING[key_dtype]:
         return keys
     low, high = _LIMITS[key_dtype]
-    if key_dtype == "int64":
-        low = 0  # a uint64 id above INT64_MAX has become negative
-    checks = []
-    for bound, compare, word in ((low, tf.greater_equal, "at least"), (high, tf.less_equal, "at most")):
-        if bound is None:
-            continue
-        checks.append(
-            tf.debugging.Assert(
-                tf.reduce_all(compare(keys, tf.constant(bound, tf.int64))),
-                [
-                    f"{name}: the table's key_type is {key_dtype}; ids must be {word} {bound}, got",
-                    tf.reduce_min(keys) if word == "at least" else tf.reduce_max(keys),
-                ],
-            )
+    # Compared as int64: a uint64 id above INT64_MAX has become negative.
+    least = max(low, 0) if dtype == tf.uint64 else low
+    fits = (keys >= least) & (keys <= min(high, tf.int64.max))
+    flat, wrong = tf.reshape(ids, [-1]), tf.logical_not(tf.reshape(fits, [-1]))
+    with tf.control_dependencies(
+        checks.require(
+            tf.reduce_all(fits),
+            f"{name}: the table's key_type is {key_dtype}; ids must be at least {low} and at most {high}, got",
+            tf.boolean_mask(flat, wrong)[:1],
         )
-    with tf.control_dependencies([check for check in checks if check is not None]):
+    ):
         return tf.identity(keys)
 
 
-def as_tensor(ids: Any) -> tf.Tensor:
-    """Dense ids as a tensor. A Python list without a number in it has no dtype: it holds no ids."""
-    empty = isinstance(ids, (list, tuple)) and np.size(ids) == 0
-    return tf.zeros(np.shape(ids), tf.int64) if empty else tf.convert_to_tensor(ids)
+def as_tensor(ids: Any, name: str) -> tf.Tensor:
+    """Dense ids as a tensor.
+
+    A Python list without a number in it has no dtype: it holds no ids. One with a number above INT64_MAX
+    is uint64.
+
+    Raises:
+        TypeError: these are no ids.
+        ValueError: bags of different lengths, or a number of more than 64 bits.
+    """
+    try:
+        tensor = tf.convert_to_tensor(ids)
+    except (TypeError, ValueError) as error:
+        if not isinstance(ids, (list, tuple, int)):
+            raise TypeError(f"{name}: {ids!r} holds no ids: pass a tensor, array or list of whole numbers") from error
+        tensor = _from_numpy(ids, name)
+    empty = isinstance(ids, (list, tuple)) and tensor.shape.num_elements() == 0
+    return tf.zeros(tensor.shape, tf.int64) if empty else tensor
+
+
+def _from_numpy(ids: Any, name: str) -> tf.Tensor:
+    """Python numbers that TensorFlow does not take."""
+    try:
+        np.asarray(ids)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: bags of different lengths are no dense ids: pass tf.ragged.constant(...)"
+        ) from error
+    # Not left to NumPy, which makes floats of numbers below and above 2**63.
+    if not all(isinstance(number, int) and 0 <= number < 2**64 for number in np.asarray(ids, object).flat):
+        raise ValueError(f"{name}: {ids!r} cannot be ids, which are whole numbers of at most 64 bits")
+    return tf.convert_to_tensor(np.asarray(ids, np.uint64))
 
 
 def _weights_like(ids: Any, weights: Any, name: str) -> Any:
@@ -128,8 +162,7 @@ def _weights_like(ids: Any, weights: Any, name: str) -> Any:
     if isinstance(weights, (tf.SparseTensor, tf.RaggedTensor)):
         flat = weights.values if isinstance(weights, tf.SparseTensor) else weights.flat_values
     else:
-        weights = tf.convert_to_tensor(weights)
-        flat = weights
+        weights = flat = tf.convert_to_tensor(weights)
     if not flat.dtype.is_floating:
         raise TypeError(f"{name}: weights must be floats, got {flat.dtype.name}")
     if type_name(ids) != type_name(weights):
@@ -148,23 +181,17 @@ def type_name(value: Any) -> str:
 
 def _same(name: str, what: str, a: tf.Tensor, b: tf.Tensor) -> list:
     """Static check where shapes are known, else an assertion with both."""
+    message = f"{name}: ids and weights differ in their {what}:"
     if a.shape.is_fully_defined() and b.shape.is_fully_defined() and a.shape != b.shape:
-        raise ValueError(
-            f"{name}: ids and weights differ in their {what}: {a.shape} and {b.shape}"
-        )
-    message = f"{name}: ids and weights differ in their {what}"
+        raise ValueError(f"{message} {a.shape} and {b.shape}")
     same_shape = tf.reduce_all(tf.equal(tf.shape(a), tf.shape(b)))
-    check = tf.debugging.Assert(same_shape, [message, tf.shape(a), tf.shape(b)])
-    return [] if check is None else [check]
+    return checks.require(same_shape, message, tf.shape(a), "and", tf.shape(b))
 
 
 def _equal_values(name: str, what: str, a: tf.Tensor, b: tf.Tensor) -> list:
-    checks = _same(name, what, a, b)
-    with tf.control_dependencies(checks):
-        check = tf.debugging.Assert(
-            tf.reduce_all(tf.equal(a, b)), [f"{name}: ids and weights differ in their {what}", a, b]
-        )
-    return [] if check is None else [check]
+    with tf.control_dependencies(_same(name, f"number of {what}", a, b)):
+        message = f"{name}: ids and weights differ in their {what}:"
+        return checks.require(tf.reduce_all(tf.equal(a, b)), message, a, "and", b)
 
 
 def _from_dense(ids: tf.Tensor, weights: tf.Tensor | None, name: str, mask_value: Any) -> Record:
@@ -222,10 +249,10 @@ def _from_ragged(ids: tf.RaggedTensor, weights: Any, name: str) -> Record:
                 f"{name}: ids have {ids.ragged_rank} ragged dimensions, weights "
                 f"{weights.ragged_rank}"
             )
-        checks = []
+        equal = []
         for mine, other in zip(inner, weights.nested_row_splits):
-            checks += _equal_values(name, "row_splits", mine, tf.cast(other, tf.int64))
-        with tf.control_dependencies(checks):
+            equal += _equal_values(name, "row_splits", mine, tf.cast(other, tf.int64))
+        with tf.control_dependencies(equal):
             flat_weights = tf.identity(weights.flat_values)
     return Record(ids.flat_values, splits, flat_weights, ids.with_flat_values)
 
@@ -235,22 +262,27 @@ def _from_sparse(ids: tf.SparseTensor, weights: Any, name: str) -> Record:
         raise ValueError(
             f"{name}: sparse ids must have the shape [batch, any], got {ids.dense_shape}"
         )
-    rows = ids.indices[:, 0]
-    ordered = tf.reduce_all(rows[1:] >= rows[:-1])
-    checks = [
-        tf.debugging.Assert(
-            ordered, [f"{name}: sparse ids are not in the order of their rows: call tf.sparse.reorder"]
-        )
-    ]
+    rows, batch = ids.indices[:, 0], ids.dense_shape[0]
+    fits = checks.require(
+        tf.reduce_all(rows[1:] >= rows[:-1]),
+        f"{name}: sparse ids are not in the order of their rows: call tf.sparse.reorder",
+    ) + checks.require(
+        # In order, so that the first and the last say it.
+        tf.reduce_all((rows[:1] >= 0) & (rows[-1:] < batch)),
+        f"{name}: sparse ids are outside of their dense_shape",
+        ids.dense_shape,
+        "in the rows",
+        tf.concat([rows[:1], rows[-1:]], 0),
+    )
     flat_weights = None
     if weights is not None:
-        checks += _equal_values(name, "indices", ids.indices, weights.indices)
+        fits += _equal_values(name, "indices", ids.indices, weights.indices)
+        fits += _equal_values(name, "dense_shape", ids.dense_shape, weights.dense_shape)
         flat_weights = weights.values
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        batch = tf.identity(ids.dense_shape[0])
+    with tf.control_dependencies(fits):
+        batch, values = tf.identity(batch), tf.identity(ids.values)
     # The number of ids before each row.
     splits = tf.searchsorted(rows, tf.range(batch + 1, dtype=tf.int64), out_type=tf.int64)
-    values = ids.values
 
     def outer(embedded):
         return tf.RaggedTensor.from_row_splits(embedded, splits, validate=False)
@@ -272,8 +304,8 @@ def to_record(
         mask_value: dense ids equal to it are left out.
     """
     if not isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
-        ids = as_tensor(ids)
-    _check_integers(ids.dtype, name)
+        ids = as_tensor(ids, name)
+    check_integers(ids.dtype, name)
     if weights is not None:
         weights = _weights_like(ids, weights, name)
     checks.mask_value(mask_value)

@@ -130,7 +130,7 @@ class _EmbeddingLookup(tf.__internal__.dispatch.OpDispatcher):
             if not isinstance(params, TableVariable):
                 return self.NOT_SUPPORTED
             ragged = isinstance(ids, tf.RaggedTensor)
-            ids = ids if ragged else inputs.as_tensor(ids)
+            ids = ids if ragged else inputs.as_tensor(ids, "ids")
             flat = ids.flat_values if ragged else tf.reshape(ids, [-1])
             feature = pipeline.Feature(params, flat, None, None, "ids")
             norms = {id(params): checks.max_norm(max_norm)}
@@ -160,7 +160,7 @@ def assign(variable, indices, values):
         values: floats [n, dimension].
     """
     check_table(variable)
-    keys = inputs.to_keys(inputs.as_tensor(indices), variable.key_dtype, "indices")
+    keys = inputs.to_keys(inputs.as_tensor(indices, "indices"), variable.key_dtype, "indices")
     variable.write_rows(keys, values)
     return variable
 
@@ -188,7 +188,7 @@ def erase(variable, indices) -> int:
     On several ranks each forgets and counts those that it keeps: call it on all of them.
     """
     check_table(variable)
-    keys = inputs.to_keys(inputs.as_tensor(indices), variable.key_dtype, "indices")
+    keys = inputs.to_keys(inputs.as_tensor(indices, "indices"), variable.key_dtype, "indices")
     return int(variable.table.erase(keys))
 
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sok import checks, inputs
 from sok import comm as comm_module
-from sok import inputs
 from sok.stages import lookup as lookup_stage
 from sok.stages import ranks as rank_stages
 from sok.variables import TableVariable
@@ -84,7 +84,7 @@ def run(
     norms = [float((max_norms or {}).get(id(variable), 0.0)) for variable in variables]
 
     records = [_record(feature) for feature in features]
-    checks = _batch_checks(features, records)
+    same_batch = _batch_checks(features, records)
     reads = [
         lookup_stage.FeatureRead(
             table=position[id(feature.table)],
@@ -96,7 +96,7 @@ def run(
     ]
     communicator = comm_module.current()
     reader = _reader.get()
-    with tf.control_dependencies(checks):
+    with tf.control_dependencies(same_batch):
         if reader is not None:
             outputs = reader(variables, reads, norms)
         elif communicator.size == 1:
@@ -145,4 +145,4 @@ def _batch_checks(features: list[Feature], records: list[inputs.Record]) -> list
     dynamic = tf.stack([record.batch_size() for record in records])
     same = tf.reduce_all(tf.equal(dynamic, dynamic[0]))
     names = [feature.name for feature in features]
-    return [tf.debugging.Assert(same, [f"{rule}; these have", names, dynamic], summarize=1000)]
+    return checks.require(same, f"{rule}; these have", names, dynamic)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sok import _native
+from sok.lookup import check_table
 from sok.variables import TableVariable
 
 
@@ -36,6 +37,7 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, Any]]:
         return {_stage(op): {k: v for k, v in of.items() if v != []} for op, of in stages.items()}
     result: dict[str, dict[str, Any]] = {}
     for variable in variables:
+        check_table(variable)
         counters: dict[str, Any] = dict(variable.table.stats())
         slots = counters["index_slots"]
         reads = counters.pop("groups_read_to_find_all")

@@ -131,6 +131,14 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         # Every Keras optimizer asks for this when it is built; the wrapper does not.
         raise UnwrappedOptimizerError(self.name)
 
+    def ref(self):
+        # A function with a gradient of its own asks this of every variable that it uses, and then treats
+        # each as a dense tensor.
+        raise NotImplementedError(
+            f"the table {self.name!r} cannot be read inside tf.custom_gradient or tf.recompute_grad, which "
+            "record dense variables only: look up before it, and pass the vectors"
+        )
+
     def __tf_tensor__(self, dtype=None, name=None):
         raise TypeError(
             f"the table {self.name!r} is not a dense tensor and cannot become one. Use "

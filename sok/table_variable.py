@@ -3,13 +3,15 @@
 """The outer half of a variable: a table as a weight that Keras tracks, trains and saves."""
 
 import functools
+import weakref
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from keras.src import backend
+from tensorflow.core.function.trace_type import default_types
 
-from sok import placement
+from sok import checks, placement
 from sok.stages.route import kept_here
 from sok.table import TableAttributes, TableValue
 
@@ -157,8 +159,16 @@ class TableVariable(backend.Variable):
 
     def write_rows(self, keys: tf.Tensor, values: Any):
         """Overwrites or inserts those of the rows that this rank keeps."""
-        positions, local = kept_here(self, keys)
-        self.table.write(local, {"values": tf.gather(values, positions)}, {}, replace=False)
+        values = tf.convert_to_tensor(values)
+        if not (values.dtype.is_floating or values.dtype.is_integer):
+            raise TypeError(f"the table {self.name!r}: values must be numbers, got {values.dtype.name}")
+        # All of them: what this rank keeps is chosen by position, which would hide rows too many.
+        wanted = tf.stack([tf.size(keys), self.dimension])
+        fits = values.shape.rank in (None, 2) and tf.reduce_all(tf.equal(tf.shape(values), wanted))
+        message = (f"the table {self.name!r}: values of {keys.shape} ids must have the shape", wanted)
+        with tf.control_dependencies(checks.require(fits, *message, "but have", tf.shape(values))):
+            positions, local = kept_here(self, keys)
+            self.table.write(local, {"values": tf.gather(values, positions)}, {}, replace=False)
 
     def __array__(self, dtype=None, copy=None):
         # Rows without their ids: a layer that saved its weights so could not load them.
@@ -187,6 +197,25 @@ class TableVariable(backend.Variable):
 
     def __tf_tensor__(self, dtype=None, name=None):
         return self.table.__tf_tensor__(dtype, name)
+
+    def __tf_tracing_type__(self, context):
+        # As an argument of a tf.function: an object, which is traced for itself.
+        return default_types.Weakref(weakref.ref(self))
+
+    def __deepcopy__(self, memo):
+        copied = object.__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update(self.__dict__)
+        copied._initialize_with_initializer(None)
+        copied.table.set_state(self.table.state())
+        return copied
+
+    def __reduce_ex__(self, protocol):
+        # A copy of the attributes would be another owner of the same table.
+        raise TypeError(
+            f"the table {self.name!r} cannot be pickled or copied shallowly: pickle what numpy() gives, "
+            "which assign() of another table takes, or use copy.deepcopy"
+        )
 
     def __getitem__(self, index):
         raise TypeError(

@@ -119,6 +119,17 @@ class DynamicVariable(TableVariable):
         )
 
 
+def _initial_tensor(value: Any) -> tf.Tensor:
+    # Not through np.asarray: a tensor in a strategy or on a GPU has its own way.
+    try:
+        tensor = tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"initial_value must be an array of numbers [rows, dimension]: {error}") from error
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        raise TypeError(f"initial_value must hold numbers, got {tensor.dtype.name}")
+    return tensor
+
+
 class Variable(TableVariable):
     """A static table: an array of rows, looked up by row number.
 
@@ -157,20 +168,15 @@ class Variable(TableVariable):
             raise ValueError("give either initial_value or shape, and not both")
         checks.one_of("out_of_range", out_of_range, checks.OUT_OF_RANGE)
         if initial_value is not None:
-            # Not through np.asarray: a tensor in a strategy or on a GPU has its own way.
-            initial_value = tf.convert_to_tensor(initial_value)
+            initial_value = _initial_tensor(initial_value)
             dtype = dtype or (
                 initial_value.dtype if initial_value.dtype.name in _native.ROW_DTYPES else None
             )
             shape = initial_value.shape
-        shape = tuple(int(size) for size in shape)
-        if len(shape) != 2:
-            raise ValueError(f"a table has the shape [rows, dimension], got {list(shape)}")
-        rows = checks.whole("rows", shape[0], 0)
-        dimension = checks.whole("dimension", shape[1], 1)
+        rows, dimension = checks.table_shape(shape)
         spec = initializers.resolve(initializer, dimension) if initial_value is None else None
         if initial_value is None and spec is None:
-            initial_value = keras.initializers.get(initializer)(shape, dtype="float32")
+            initial_value = keras.initializers.get(initializer)((rows, dimension), dtype="float32")
         if spec is None:
             spec = initializers.InitializerSpec("constant", 0.0)
         seed = seed if seed is not None else spec.seed

@@ -249,7 +249,7 @@ def test_what_a_table_is_not(table):
 def test_writes(table):
     with pytest.raises(tf.errors.InvalidArgumentError, match="id 1 is repeated"):
         sok.assign(table, [1, 2, 1], np.zeros((3, 2)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'items'.*\[2, 2\], got \[2,3\]"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'items'.*the shape \[2, 2\] but have \[2, 3\]"):
         sok.assign(table, [1, 2], np.zeros((2, 3)))
     with pytest.raises(TypeError, match="float32"):
         sok.assign(table, [1.0], np.zeros((1, 2)))

@@ -52,7 +52,7 @@ def test_ids_of_other_dtypes_where_they_fit(key_type, ids_dtype):
         ("int32", tf.constant([-(2**31) - 1], tf.int64), "at least -2147483648"),
         ("int32", tf.constant([2**31], tf.uint32), "at most 2147483647"),
         ("int32", tf.constant([2**63], tf.uint64), "at least -2147483648"),
-        ("int64", tf.constant([2**63], tf.uint64), "at least 0"),
+        ("int64", tf.constant([2**63], tf.uint64), "at most 9223372036854775807"),
         ("uint32", tf.constant([-1]), "at least 0"),
         ("uint32", tf.constant([2**32], tf.int64), "at most 4294967295"),
         ("uint64", tf.constant([-1], tf.int64), "at least 0"),

@@ -91,6 +91,41 @@ def test_training_that_reads_before_each_step(name, rng):
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4, atol=1e-6)
 
 
+@every_optimizer
+@pytest.mark.parametrize("what", ["weights", "max_norm"])
+def test_gradients_that_read_rows_see_them_up_to_date(name, what, rng, run):
+    """Of weights, and of rows clipped to max_norm: also when steps of other batches came in between."""
+    values = rng.normal(size=(ROWS, WIDTH)).astype(np.float32)
+    tables = [kinds.table_of(dict(enumerate(values)))[0] for _ in range(2)]
+    optimizers = [sok.OptimizerWrapper(OPTIMIZERS[name](), u) for u in ("global", "lazy_global")]
+    for optimizer, table in zip(optimizers, tables, strict=True):
+        optimizer.build([table])
+    others = tf.IndexedSlices(tf.ones([1, WIDTH]), tf.constant([9], tf.int64))
+    ids = tf.constant([[0, 1], [2, 0]])
+    weights = tf.constant([[0.5, 2.0], [1.0, 3.0]])
+
+    def gradient(table, optimizer):
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = tf.reduce_sum(
+                sok.lookup_sparse(
+                    table, ids, weights, combiners="mean", max_norm=0.4 if what == "max_norm" else None
+                )
+                ** 2
+            )
+        for _ in range(3):
+            optimizer.apply([others], [table])
+        slices, of_weights = tape.gradient(loss, [table, weights])
+        return of_weights if what == "weights" else tf.gather(slices.values, tf.argsort(slices.indices))
+
+    for step in range(3):
+        dense, lazy = (run(lambda t=t, o=o: gradient(t, o)) for t, o in zip(tables, optimizers, strict=True))
+        np.testing.assert_allclose(lazy, dense, rtol=1e-4, atol=1e-5, err_msg=f"step {step}")
+        batch = tf.IndexedSlices(tf.ones([3, WIDTH]), tf.constant([0, 1, 2], tf.int64))
+        for optimizer, table in zip(optimizers, tables, strict=True):
+            optimizer.apply([batch], [table])
+
+
 def test_rows_that_come_later_missed_nothing_before():
     """A row of a hash table does not exist before its insertion: neither do steps that it could miss."""
     for update in ("global", "lazy_global"):

@@ -5,7 +5,7 @@
 //
 //   sum    sum of w r           mean   sum of w r / sum of w        sqrtn  sum of w r / sqrt(sum of w^2)
 //
-// A divisor of 0 gives a zero vector and zero gradients.
+// A divisor of 0 gives a zero vector and zero gradients; one that is not finite gives NaN.
 #ifndef SOK_CORE_COMBINE_H_
 #define SOK_CORE_COMBINE_H_
 
@@ -31,6 +31,8 @@ struct Divisor {
   SOK_HD float scale(Combiner combiner) const {
     if (combiner == Combiner::kSum) return 1.0f;
     if (total == 0.0f) return 0.0f;
+    // Not 1 / infinity, a zero that would pass for the divisor's own.
+    if (!(total - total == 0.0f)) return total - total;
     return combiner == Combiner::kMean ? 1.0f / total : 1.0f / sqrt_rn(total);
   }
 };

@@ -7,6 +7,7 @@
 
 #include "cc_ops/core/dedupe.h"
 #include "cc_ops/core/hash.h"
+#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/stages.h"
 #include "cc_ops/cpu/vector_ops.h"
 
@@ -212,9 +213,10 @@ void Merge::write(Executor& executor, Key* keys, float* gradients) const {
       });
 }
 
-Status max_norm_gradients(Executor& executor, const Table& table, const Key* keys,
-                          std::int64_t count, float max_norm, float* gradients) {
+Status max_norm_gradients(Executor& executor, Table& table, const Key* keys, std::int64_t count,
+                          float max_norm, float* gradients) {
   const std::int64_t width = table.config().dimension;
+  catch_up(executor, table, {{keys, count}});
   executor.parallel_for(count, 50 + width, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> row(width);
     for (std::int64_t i = begin; i < end; ++i) {

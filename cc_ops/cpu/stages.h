@@ -39,8 +39,8 @@ Status weight_gradients(Executor& executor, const LookupFeature& feature,
 // merge.cc: see merge.h ----------------------------------------------------------------------------
 
 // What clipping rows to max_norm in the lookup does to their merged gradients.
-Status max_norm_gradients(Executor& executor, const Table& table, const Key* keys,
-                          std::int64_t count, float max_norm, float* gradients);
+Status max_norm_gradients(Executor& executor, Table& table, const Key* keys, std::int64_t count,
+                          float max_norm, float* gradients);
 
 // update.cc ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 #include "cc_ops/cpu/bag_reader.h"
+#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/stages.h"
 
 namespace sok::cpu {
@@ -10,6 +11,7 @@ Status weight_gradients(Executor& executor, const LookupFeature& feature,
   const Bags& bags = feature.bags;
   const std::int64_t width = feature.table->config().dimension;
   SOK_RETURN_IF_ERROR(feature.table->check_range(bags.ids, bags.ids_count()));
+  catch_up(executor, *feature.table, {{bags.ids, bags.ids_count()}});
   with_row_type(feature.table->config().row_type, [&](auto row_type) {
     using T = decltype(row_type);
     executor.parallel_for(bags.bags, 100 + width, [&](std::int64_t begin, std::int64_t end) {

@@ -493,6 +493,14 @@ class GpuDevice {
 #define SOK_ON_GPU(statement)
 #endif
 
+// Before an op reads rows: reading those that lag behind changes them.
+template <typename Device>
+void lock_to_read(LockedTables<typename Device::Table>* tables) {
+  for (std::size_t t = 0; t < tables->size(); ++t) {
+    if (Device::lags((*tables)[t])) tables->lock_alone();
+  }
+}
+
 }  // namespace sok
 
 #endif  // SOK_KERNELS_DEVICE_H_

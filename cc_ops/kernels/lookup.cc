@@ -32,10 +32,7 @@ class LookupOp final : public OpKernel {
   void Compute(OpKernelContext* context) override {
     LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "tables", training_ || !Device::kOnHost));
-    // Reading rows that lag behind changes them.
-    for (std::size_t t = 0; t < tables.size(); ++t) {
-      if (Device::lags(tables[t])) tables.lock_alone();
-    }
+    lock_to_read<Device>(&tables);
     run_op(context, [&] { return run(context, tables); });
   }
 
@@ -76,6 +73,7 @@ class WeightGradientsOp final : public OpKernel {
   void Compute(OpKernelContext* context) override {
     LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "tables", !Device::kOnHost));
+    lock_to_read<Device>(&tables);
     run_op(context, [&] { return run(context, tables); });
   }
 

@@ -24,6 +24,8 @@ class MergeOp final : public OpKernel {
   void Compute(OpKernelContext* context) override {
     LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "tables", !Device::kOnHost));
+    // For the gradients of rows clipped to max_norm.
+    lock_to_read<Device>(&tables);
     run_op(context, [&] { return run(context, tables); });
   }
 

@@ -23,7 +23,8 @@ Status read_merge_features(tensorflow::OpKernelContext* context, const FeatureIn
   }
   features->resize(inputs.tables());
   for (int f = 0; f < inputs.features(); ++f) {
-    if (gradients[f].NumElements() != bags[f].bags * inputs.dimension(f)) {
+    if (gradients[f].dims() != 2 || gradients[f].dim_size(0) != bags[f].bags ||
+        gradients[f].dim_size(1) != inputs.dimension(f)) {
       return invalid_argument("feature ", f, ": the gradient's shape ",
                               gradients[f].shape().DebugString(), " is not [", bags[f].bags, ", ",
                               inputs.dimension(f), "]");

@@ -114,8 +114,8 @@ class OneTableOp : public OpKernel {
     LockedTables<Table> tables;
     OP_REQUIRES_OK(context, tables.lock(context, "table", Exclusive || !Device::kOnHost));
     run_op(context, [&] {
-      if (ReadsRows && Device::lags(tables[0])) {
-        tables.lock_alone();
+      if (ReadsRows) {
+        lock_to_read<Device>(&tables);
         SOK_RETURN_IF_ERROR(Device(context).catch_up(tables[0]));
       }
       return run(context, tables[0]);

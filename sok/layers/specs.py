@@ -5,6 +5,9 @@
 from typing import Any
 
 import keras
+import tensorflow as tf
+
+from sok.inputs import check_integers
 
 
 def split(inputs: Any) -> tuple[Any, Any]:
@@ -32,11 +35,7 @@ def output_spec(inputs: Any, combiner: str | None, dimension: int, dtype: str, n
         ValueError: their rank has no rule.
     """
     ids, _ = split(inputs)
-    if "int" not in keras.backend.standardize_dtype(ids.dtype):
-        raise TypeError(
-            f"{name}: ids have dtype {ids.dtype}; declare the input as "
-            'keras.Input(..., dtype="int64") (the default, float32, changes ids above 16777216)'
-        )
+    check_integers(tf.as_dtype(keras.backend.standardize_dtype(ids.dtype)), name)
     ragged = getattr(ids, "ragged", False)
     if len(ids.shape) not in ((2, 3) if ragged else (1, 2)):
         raise ValueError(f"{name}: ids must have the shape [batch] or [batch, hotness], got {tuple(ids.shape)}")

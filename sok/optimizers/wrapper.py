@@ -7,12 +7,15 @@ This file has what all wrappers do; `keras3.py` and `tf_keras.py` make them opti
 
 import dataclasses
 import importlib
+import math
+import numbers
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from sok import _native, comm
+from sok.inputs import to_keys
 from sok.lookup import filter_variables
 from sok.optimizers import across_ranks
 from sok.optimizers.clipping import TableGradient, all_finite, clip
@@ -114,7 +117,8 @@ class OptimizerWrapper:
             if value not in allowed:
                 raise ValueError(f"{label} must be one of {', '.join(map(str, allowed))}, got {value!r}")
         if loss_scale not in (None, "dynamic"):
-            if isinstance(loss_scale, (str, bool)) or not loss_scale > 0:
+            is_number = isinstance(loss_scale, numbers.Real) and not isinstance(loss_scale, bool)
+            if not is_number or not 0 < loss_scale < math.inf:
                 raise ValueError(f'loss_scale must be None, "dynamic" or a positive number, got {loss_scale!r}')
             loss_scale = float(loss_scale)
         if loss_scale is not None and getattr(optimizer, "loss_scale_factor", None):
@@ -165,10 +169,14 @@ class OptimizerWrapper:
     @classmethod
     def _resolve_per_table(cls, optimizer: Any, per_table: dict) -> dict[str, Any]:
         resolved = {}
+        if not isinstance(per_table, dict):
+            raise TypeError(f"per_table is a dict by table or by its name, got {per_table!r}")
         for key, value in per_table.items():
             table = key.name if isinstance(key, TableVariable) else key
             if not isinstance(table, str):
                 raise TypeError(f"per_table's keys are tables or their names, got {key!r}")
+            if isinstance(value, bool):
+                raise TypeError(f"per_table[{table!r}] is an optimizer or a learning rate, got {value!r}")
             if isinstance(value, (int, float)) or callable(value):
                 other = cls._with_learning_rate(optimizer, value, table)
             else:
@@ -364,10 +372,13 @@ def _as_slices(gradient: Any, variable: TableVariable) -> tf.IndexedSlices:
             f"the gradient of the table {variable.name!r} must be the tf.IndexedSlices that the tape "
             f"gave, got {type(gradient).__name__}"
         )
-    # A merge that is not done yet is not asked for its result.
-    if isinstance(gradient, MergedSlices) or (tf.is_tensor(gradient.values) and tf.is_tensor(gradient.indices)):
-        return gradient
-    return tf.IndexedSlices(tf.convert_to_tensor(gradient.values), tf.convert_to_tensor(gradient.indices))
+    if isinstance(gradient, MergedSlices):
+        return gradient  # of a lookup, and perhaps not merged yet: not asked for its result
+    keys = tf.convert_to_tensor(gradient.indices)
+    # What a tape gave has the keys of a table of uint64 as int64.
+    if variable.key_dtype != "uint64" or keys.dtype != tf.int64:
+        keys = to_keys(keys, variable.key_dtype, f"the gradient of the table {variable.name!r}")
+    return tf.IndexedSlices(tf.convert_to_tensor(gradient.values), keys)
 
 
 def SGD(lr=0.01):  # noqa: N802  the name that SOK 2 has

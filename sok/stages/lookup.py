@@ -126,4 +126,13 @@ def _lookup_gradient(op, *gradients):
     return [*slices, *[None] * (2 * num_features), *weight_gradients]
 
 
+@tf.RegisterGradient("Sok>Merge")
+@tf.RegisterGradient("Sok>WeightGradients")
+def _no_second_gradient(op, *gradients):
+    raise NotImplementedError(
+        f"{op.type}: gradients of gradients do not pass through a table's lookup: use the looked-up vectors "
+        "in the inner tape"
+    )
+
+
 __all__ = ["FeatureRead", "MergedSlices", "feature_arguments", "lookup"]

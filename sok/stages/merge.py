@@ -82,13 +82,13 @@ def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], a
 
 
 def merge_slices(tables: list[TableValue], gradients: list[tf.IndexedSlices]) -> list[MergedSlices]:
-    """Sums the gradients of equal keys of each table, in one op, where that has not been done."""
+    """Sums the gradients of equal keys (int64) of each table, in one op, where that has not been done."""
     unmerged = [i for i, slices in enumerate(gradients) if not isinstance(slices, MergedSlices)]
     if not unmerged:
         return list(gradients)
     count = len(unmerged)
     features = {
-        "ids": [_keys(gradients[i].indices)[:, tf.newaxis] for i in unmerged],
+        "ids": [gradients[i].indices[:, tf.newaxis] for i in unmerged],
         "row_splits": [tf.zeros([0], tf.int64)] * count,
         "weights": [tf.zeros([0], tf.float32)] * count,
     }
@@ -110,7 +110,3 @@ def merge_slices(tables: list[TableValue], gradients: list[tf.IndexedSlices]) ->
     for i, slices in zip(unmerged, merged):
         result[i] = slices
     return result
-
-
-def _keys(indices: tf.Tensor) -> tf.Tensor:
-    return tf.bitcast(indices, tf.int64) if indices.dtype == tf.uint64 else tf.cast(indices, tf.int64)
