@@ -65,9 +65,8 @@ def test_the_command_leaves_a_model_for_a_second_process(tmp_path):
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     # Another AUC beside the model: the second process must not agree.
     (tmp_path / "metrics.json").write_text(json.dumps({"val_auc": auc + 0.01}))
-    again = subprocess.run(
-        [*command[:3], "--evaluate", str(tmp_path)], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600
-    )
+    command = [*command[:3], "--evaluate", str(tmp_path)]
+    again = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert again.returncode == 1
     assert "NOT the same as" in again.stdout
 
@@ -121,7 +120,8 @@ def _our_model(seed=1):
 def test_sgd_follows_plain_embeddings_of_keras(ratings):
     numbered, vocabulary = _with_vocabulary(ratings)
     ours = _our_model()
-    plain = DLRM({n: PlainEmbedding(_initial_rows(ours.embeddings[n], vocabulary[n])) for n in vocabulary}, top_units=UNITS)
+    rows = {name: _initial_rows(ours.embeddings[name], ids) for name, ids in vocabulary.items()}
+    plain = DLRM({name: PlainEmbedding(values) for name, values in rows.items()}, top_units=UNITS)
     for model, data in ((ours, ratings), (plain, numbered)):
         model(next(iter(data.dataset(2)))[0])
     plain.get_layer("top").set_weights(ours.get_layer("top").get_weights())
