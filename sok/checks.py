@@ -119,7 +119,7 @@ def require(condition: Any, *message: Any) -> list[tf.Operation]:
     """
     known = tf.get_static_value(condition)
     if known is None:
-        return [tf.debugging.Assert(condition, list(message), summarize=100)]
+        return [tf.debugging.Assert(condition, list(message), summarize=1000)]
     if known:
         return []
     parts = (part.numpy().tolist() if hasattr(part, "numpy") else part for part in message)

@@ -3,6 +3,7 @@
 """Stage 7' and 2', merge: gradients of bags become one summed gradient a different key."""
 
 import contextlib
+from typing import Any
 
 import tensorflow as tf
 
@@ -28,7 +29,7 @@ class Merge:
         self.features = features
         self.gradients = gradients
         self.attributes = attributes
-        self._result = None
+        self._result: Any = None
 
     def result(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """For each table keys int64 [n] and values float32 [n, dimension]."""

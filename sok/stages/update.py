@@ -7,7 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from sok import _native
-from sok.stages.merge import MergedSlices
+from sok.stages.merge import Merge, MergedSlices
 from sok.table import TableValue
 
 OPTIMIZERS = {spec["name"]: spec for spec in _native.DESCRIPTION["optimizers"]}
@@ -75,17 +75,16 @@ def update(steps: list[TableStep], step, *, scale=1.0, apply=True, fuse=False) -
 
 def _fuse(steps: list[TableStep], scalars: dict) -> list[TableStep]:
     """Updates the tables whose gradients are all that one merge gave; the steps that are left."""
-    groups: dict[int, dict[int, TableStep]] = {}
-    origins = {}
+    groups: dict[int, tuple[Merge, dict[int, TableStep]]] = {}
     for step_ in steps:
-        origin, place = step_.gradient.origin or (None, 0)
+        if step_.reach != "local" or step_.gradient.origin is None:
+            continue
+        origin, place = step_.gradient.origin
         # A row clipped to max_norm bends its gradient: only the merge does that.
-        if step_.reach == "local" and origin is not None and not any(origin.attributes["max_norms"]):
-            groups.setdefault(id(origin), {})[place] = step_
-            origins[id(origin)] = origin
+        if not any(origin.attributes["max_norms"]):
+            groups.setdefault(id(origin), (origin, {}))[1][place] = step_
     done: set[int] = set()
-    for key, group in groups.items():
-        origin = origins[key]
+    for origin, group in groups.values():
         if len(group) != len(origin.tables):
             continue  # a table of the lookup is frozen or updated otherwise
         ordered = [group[place] for place in range(len(group))]
