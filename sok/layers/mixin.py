@@ -137,5 +137,12 @@ def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str,
             f"layer {layer!r}: the static table {table.name!r} has {table.total_rows} rows, the "
             f"file's table {rows}"
         )
+    limits, keys = np.iinfo(table.key_dtype), state["keys"]
+    # Keys are 64 bits wide; those of the wide types differ in their reading only.
+    if limits.bits < 64 and keys.size and not limits.min <= keys.min() <= keys.max() <= limits.max:
+        raise ValueError(
+            f"layer {layer!r}: the table {table.name!r} has key_type {table.key_dtype}, the file's table ids "
+            f"from {keys.min()} to {keys.max()}"
+        )
     state["state_names"] = _from_bytes(state["state_names"])
     return state
