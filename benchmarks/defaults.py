@@ -39,7 +39,7 @@ DENSE_FEATURES = 13
 BOTTOM_UNITS = (64, 32)
 TOP_UNITS = (64, 32)
 FIT_BATCH = 2048
-FIT_STEPS = 40
+FIT_STEPS = 16
 
 # insert.py: new rows, and how many a call brings.
 NEW_ROWS = 1_000_000
