@@ -13,13 +13,17 @@ import xxhash
 
 from sok.checkpoint import manifest
 
-# Of a shard's rows: small, since several are in memory at once while they travel.
-SHARD_BYTES = 32 << 20
-MOST_SHARD_BYTES = 128 << 20
+# Of a shard's rows. Small, since several are in memory at once while they travel, and since malloc keeps blocks
+# of up to 32 MB for the next shard: fresh pages for each cost more than the rest of a dump.
+SHARD_BYTES = 8 << 20
+# Larger ones where a rank would have more files of a table than this, up to a limit.
+_MANY_FILES = 10_000
+MOST_SHARD_BYTES = 64 << 20
 
 
-def rows_a_shard(row_bytes: int) -> int:
-    return max(8, SHARD_BYTES // row_bytes)
+def rows_a_shard(row_bytes: int, rows: int) -> int:
+    size = min(max(SHARD_BYTES, rows * row_bytes // _MANY_FILES), MOST_SHARD_BYTES)
+    return max(8, size // row_bytes)
 
 
 def encode(arrays: dict[str, np.ndarray]) -> bytes:

@@ -68,7 +68,7 @@ class TableSnapshot:
 
     def pieces(self) -> Iterator[dict[str, np.ndarray]]:
         """Arrays of one shard after the other; each holds the memory of about one shard."""
-        limit = tf.constant(shards.rows_a_shard(self.row_bytes), tf.int64)
+        limit = tf.constant(shards.rows_a_shard(self.row_bytes, self.rows), tf.int64)
         left = self.rows
         while left > 0:
             keys, values = _native.ops.sok_table_snapshot_read(
