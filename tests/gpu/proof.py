@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 TREES = ("sok", "cc_ops", "cuda", "tests")
-SOURCES = (".py", ".h", ".cc", ".cu", ".cuh", ".json", ".sh", ".txt")
+SOURCES = (".py", ".h", ".cc", ".cu", ".cuh", ".json", ".sh")
 EXEMPTIONS = pathlib.Path(__file__).parent / "exemptions.txt"
 LATEST = pathlib.Path(__file__).parent / "results" / "h200.json"
 

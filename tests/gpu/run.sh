@@ -11,7 +11,8 @@
 #   native     the device library without TensorFlow against the CPU's
 #   memcheck, racecheck, initcheck    the native tests under that tool of compute-sanitizer
 #
-# SUMMARY gets a JSON file; SEED is for all that is drawn at random.
+# SUMMARY gets a JSON file; SEED is for all that is drawn at random. What takes more than LIMIT (450) seconds is ended, and
+# has not passed.
 # NATIVE names the program of the native tests.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -28,7 +29,7 @@ trap 'rm -rf "$records"' EXIT
 
 # The files of tests given, at most eight at a time.
 in_parallel() {
-  printf '%s\n' "$@" | xargs -P 8 -I{} bash -c '
+  printf '%s\n' "$@" | timeout "${LIMIT:-450}" xargs -P 8 -I{} bash -c '
     name=$(tr "/" "_" <<<"{}")
     SOK_GPU_RECORD=$0/$name.json '"$python"' -m pytest -q -p proof -p no:cacheprovider \
       --hypothesis-seed="$SOK_TEST_SEED" "{}" >"$0/$name.log" 2>&1

@@ -56,7 +56,7 @@ struct Pair {
     cpu::Merge merge(executor, *host, {feature}, host->config().dimension);
     std::vector<Key> keys(merge.count());
     std::vector<float> gradients(merge.count() * host->config().dimension);
-    merge.write(keys.data(), gradients.data());
+    merge.write(executor, keys.data(), gradients.data());
     return {keys, gradients};
   }
   void update_host(const OptimizerSpec& spec, Reach reach, std::int64_t step, float scale,
