@@ -34,9 +34,8 @@ def main(records: str, program: str, *tools: str) -> int:
         command = [program, f"--gtest_output=json:{report}", "--gtest_brief=1"]
         if tools:
             command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", "--print-limit=5", *command]
-        done = subprocess.run(
-            ["timeout", "--signal=KILL", os.environ.get("LIMIT", "450"), *command], env={**os.environ, **(SMALLER if tools else {})}, check=False
-        )
+        limited = ["timeout", "--signal=KILL", os.environ.get("LIMIT", "450"), *command]
+        done = subprocess.run(limited, env={**os.environ, **(SMALLER if tools else {})}, check=False)
         tests = outcomes(report, tool) if report.exists() else {}
         ended = {"outcome": "failed" if done.returncode else "passed", "kernels": 0}
         tests[f"{tool}::no finding"] = ended
