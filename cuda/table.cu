@@ -374,10 +374,11 @@ Status Table::grow_rows(Context& context, std::int64_t rows) {
       if (plane.slabs.size() > slabs_) continue;
       SOK_RETURN_IF_ERROR(add_slab(context, &plane, slabs_));
     }
+    // Before the slab counts: a table whose next slab finds no memory goes on with this one.
+    for (Plane& plane : planes_) SOK_RETURN_IF_ERROR(publish_slabs(context, &plane));
     slab_rows_ += static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(slabs_)));
     ++slabs_;
   }
-  for (Plane& plane : planes_) SOK_RETURN_IF_ERROR(publish_slabs(context, &plane));
   return {};
 }
 

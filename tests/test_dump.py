@@ -16,7 +16,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 import sok
-from sok.checkpoint import reader, shards
+from sok.checkpoint import reader, shards, writer
 
 WIDTH = 3
 OPTIMIZERS = {
@@ -304,3 +304,45 @@ def test_not_blocking(tmp_path, monkeypatch):
         for plane in held:
             kinds.assert_rows(found[plane], held[plane])
     np.testing.assert_array_equal(resumed.dense, expected[2])
+
+
+@pytest.mark.parametrize("spelling", ["{}/", "{}/../{name}", "file://{}", "relative"])
+def test_dumps_to_one_place_wait_for_each_other_however_it_is_spelled(tmp_path, monkeypatch, spelling):
+    folder = tmp_path / "dumps"
+    monkeypatch.chdir(tmp_path)
+    other = "dumps" if spelling == "relative" else spelling.format(folder, name="dumps")
+    table = sok.DynamicVariable(WIDTH, initializer="normal")
+    sok.lookup_sparse(table, tf.range(20_000, dtype=tf.int64)[:, None])
+    handle = sok.dump(folder, table, blocking=False)
+    sok.dump(other, table)
+    handle.result()
+    loaded = sok.DynamicVariable(WIDTH, name=table.name)
+    sok.load(folder, {table.name: loaded})
+    assert_same(loaded, table)
+
+
+@pytest.mark.parametrize("step", [-1, True, 3.0, "7"])
+def test_a_step_that_could_not_be_read_again_is_refused(tmp_path, step):
+    table = sok.DynamicVariable(WIDTH, name="t", initializer="ones")
+    sok.lookup_sparse(table, tf.constant([[1]]))
+    sok.dump(tmp_path, table, step=5)
+    with pytest.raises(ValueError, match="step must be an integer from 0 on"):
+        sok.dump(tmp_path, table, step=step)
+    assert sok.load(tmp_path, table).step == 5
+
+
+def test_shards_that_somebody_removed_keep_the_old_dump(tmp_path, monkeypatch):
+    table = sok.DynamicVariable(WIDTH, name="t", initializer="ones")
+    sok.lookup_sparse(table, tf.constant([[1]]))
+    sok.dump(tmp_path, table, step=1)
+    finish = writer._Dump._finish
+
+    def without_shards(self, described, rows, written):
+        for file in (tmp_path / self._generation).glob("*.safetensors"):
+            file.unlink()
+        finish(self, described, rows, written)
+
+    monkeypatch.setattr(writer._Dump, "_finish", without_shards)
+    with pytest.raises(ValueError, match="is missing"):
+        sok.dump(tmp_path, table, step=2)
+    assert sok.load(tmp_path, table).step == 1

@@ -4,7 +4,8 @@
 
 Not through collectives: a dump in the background would mix them with those of training. Each rank leaves
 a file when its shards are there; rank 0 waits for all, puts the manifest in place, and leaves a file that
-tells the others. That also finds ranks whose folders are not one folder.
+tells the others. That also finds ranks whose folders are not one folder. The files are replaced, not
+written: who waits for one reads it as soon as its name is there.
 """
 
 import dataclasses
@@ -54,14 +55,14 @@ def _wait_for(storage: Storage, generation: str, name: str, whose: str) -> dict[
 def leave(storage: Storage, generation: str, rank: int, rows: list[int], shards: list[tuple[manifest.Shard, ...]]):
     """This rank has written these rows and shards of each table."""
     data = {"rows": rows, "shards": [[dataclasses.asdict(shard) for shard in table] for table in shards]}
-    storage.write(_part(generation, rank), json.dumps(data).encode())
+    storage.replace(_part(generation, rank), json.dumps(data).encode())
 
 
 def leave_error(storage: Storage, generation: str, rank: int, error: BaseException):
     """This rank has failed."""
     name = _outcome(generation) if rank == 0 else _part(generation, rank)
     text = f"rank {rank}: {type(error).__name__}: {error}"
-    storage.write(name, json.dumps({"error": text}).encode())
+    storage.replace(name, json.dumps({"error": text}).encode())
 
 
 def collect(storage: Storage, generation: str, rank: int) -> tuple[list[int], list[tuple[manifest.Shard, ...]]]:
@@ -77,7 +78,7 @@ def collect(storage: Storage, generation: str, rank: int) -> tuple[list[int], li
 
 
 def leave_success(storage: Storage, generation: str):
-    storage.write(_outcome(generation), b"{}")
+    storage.replace(_outcome(generation), b"{}")
 
 
 def await_outcome(storage: Storage, generation: str):

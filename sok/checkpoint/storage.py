@@ -41,6 +41,10 @@ class Storage(Protocol):
 
     def folders(self) -> list[str]: ...
 
+    def check(self, name: str, size: int) -> None:
+        """Raises ValueError unless the file is there, with this many bytes."""
+        ...
+
     def remove(self, folder: str) -> None: ...
 
     @contextlib.contextmanager
@@ -65,8 +69,9 @@ class LocalStorage:
     """See Storage."""
 
     def __init__(self, path: str):
-        self.place = path
-        self._root = Path(path)
+        # One name, however it was spelled: dumps to one place wait for each other.
+        self.place = os.path.realpath(path)
+        self._root = Path(self.place)
         if self._root.exists() and not self._root.is_dir():
             raise NotADirectoryError(f"{path} is a file; a dump is a folder")
 
@@ -121,18 +126,19 @@ class LocalStorage:
     def remove(self, folder):
         shutil.rmtree(self._root / folder, ignore_errors=True)
 
+    def check(self, name, size):
+        try:
+            found = (self._root / name).stat().st_size
+        except FileNotFoundError:
+            raise _missing(self.place, name) from None
+        if found != size:
+            raise wrong_size(self.place, name, found, size)
+
     @contextlib.contextmanager
     def local(self, names):
-        paths = {}
         for name, size in names.items():
-            path = paths[name] = self._root / name
-            try:
-                found = path.stat().st_size
-            except FileNotFoundError:
-                raise _missing(self.place, name) from None
-            if found != size:
-                raise wrong_size(self.place, name, found, size)
-        yield paths
+            self.check(name, size)
+        yield {name: self._root / name for name in names}
 
 
 class FsspecStorage:
@@ -144,7 +150,7 @@ class FsspecStorage:
     def __init__(self, url: str, options: dict[str, Any] | None):
         import fsspec  # not everybody needs it
 
-        self.place = url
+        self.place = url.rstrip("/")
         # Listings that were cached would hide what other ranks write.
         options = {"use_listings_cache": False, "skip_instance_cache": True, **(options or {})}
         try:
@@ -198,6 +204,16 @@ class FsspecStorage:
         except FileNotFoundError:
             return []
         return [e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "directory"]
+
+    def check(self, name, size):
+        try:
+            with self._naming("find", name):
+                self._system.invalidate_cache()
+                found = self._system.size(self._path(name))
+        except FileNotFoundError:
+            raise _missing(self.place, name) from None
+        if found != size:
+            raise wrong_size(self.place, name, found, size)
 
     def remove(self, folder):
         with contextlib.suppress(FileNotFoundError), self._naming("remove", folder):

@@ -105,7 +105,7 @@ class _Dump:
         if optimizer is not None:
             variables.build(optimizer, [*tables.values(), *others.values()])
             step = variables.step_of(optimizer) if step is None else step
-        self._step, self._values_only = step, values_only
+        self._step, self._values_only = _checked_step(step), values_only
         self._progress = Progress("dump", progress)
         self._variables = variables.describe("variables", others)
         if optimizer is not None:
@@ -203,6 +203,15 @@ class _Dump:
         self._progress.advance(len(data))
         return shard
 
+    def _check(self, text: bytes) -> None:
+        """Before the dump that is there goes: this one can be read, and nobody has removed its shards."""
+        decoded = manifest.decode(text, f"{self.storage.place}/{manifest.FILE}")
+        wanted = [shard for table in decoded.tables for shard in table.shards]
+        if decoded.variables_shard is not None:
+            wanted.append(decoded.variables_shard)
+        for shard in wanted:
+            self.storage.check(f"{self._generation}/{shard.file}", shard.bytes)
+
     def _finish(self, described, rows: list[int], written: list[tuple[manifest.Shard, ...]]) -> None:
         """Rank 0: the manifest of what all ranks have written takes the place of the old one."""
         for rank in range(1, self._ranks):
@@ -226,10 +235,19 @@ class _Dump:
             variables=tuple(variable for variable, _ in self._variables),
             variables_shard=shard,
         ).encode()
+        self._check(text)
         self.storage.replace(manifest.FILE, text)
         if self._ranks > 1:
             parts.leave_success(self.storage, self._generation)
         self._remove_others(self._generation)
+
+
+def _checked_step(step: Any) -> int | None:
+    if step is None:
+        return None
+    if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
+        raise ValueError(f"step must be an integer from 0 on, or None, got {step!r}")
+    return int(step)
 
 
 def _version() -> str:
