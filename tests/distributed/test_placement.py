@@ -76,7 +76,7 @@ def hash_table(mode, ids, seed):
     again = sok.lookup_sparse(table, asked, combiners="sum", training=False).numpy()
     kept = sok.export(table)[0].numpy()
     erased = sok.erase(table, tf.constant(ids[:4]))
-    sok.assign(table, tf.constant(ids[2:6]), np.full((4, 3), 9.0))
+    sok.assign(table, tf.constant(ids[2:6]), np.full((len(ids[2:6]), 3), 9.0))
     left = dict(zip(sok.export(table)[0].numpy().tolist(), sok.export(table)[1].numpy()))
     return first, again, kept, erased, left, table.attributes.seed
 
