@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-// A warp has 32 / kLess rows: there are fewer of these, and each takes longer.
+// A warp has kSegmentsAWarp rows: there are fewer of these, and each takes longer.
 template <typename O, typename T, int V>
 __global__ void __launch_bounds__(tuning::kBlock, 3)
     segments_kernel(const __grid_constant__ Tables tables, Scratch scratch) {

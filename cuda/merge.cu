@@ -243,7 +243,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
     plain = plain && feature.bags.combiner == Combiner::kSum && feature.bags.weights == nullptr;
     if (feature.bags.ids_count() > 0) described.push_back(args);
   }
-  if (ids > 0xffffffffLL) return invalid_argument("Merge: ", ids, " ids in one batch, at most 2^32");
+  if (ids > 0xffffffffLL) return invalid_argument("Merge: ", ids, " ids in one batch, at most 2^32 - 1");
 
   cudaStream_t stream = stream_of(context);
   Arena arena(context);

@@ -151,7 +151,7 @@ Status for_each_piece(const std::vector<FeatureArgs>& features, F&& f) {
 Status run(Context& context, const Kind& kind, Group& group) {
   const std::int64_t ids = group.ids;
   if (ids == 0) return {};
-  if (ids >= 0xffffffffLL) return invalid_argument("Update: ", ids, " ids in one batch, at most 2^32");
+  if (ids >= 0xffffffffLL) return invalid_argument("Update: ", ids, " ids in one batch, fewer than 2^32 - 1");
   const std::int64_t pieces = 2 * ids / tuning::kPiece + 2;
   Arena arena(context);
   Scratch scratch{};

@@ -45,7 +45,6 @@ struct Bags {
   }
 };
 
-// Columns of one feature's output or of its gradient, in one of the row types.
 // What is wrong with entry number `entry` of a feature's row splits, `value` after `before`.
 inline Status bad_row_splits(int feature, std::int64_t entry, std::int64_t value,
                              std::int64_t before, std::int64_t ids) {
@@ -60,6 +59,7 @@ inline Status bad_row_splits(int feature, std::int64_t entry, std::int64_t value
                           ids, " ids");
 }
 
+// Columns of one feature's output or of its gradient, in one of the row types.
 struct Columns {
   RowType type = RowType::kFloat32;
   void* data = nullptr;
