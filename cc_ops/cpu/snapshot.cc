@@ -63,25 +63,25 @@ std::int64_t Snapshot::bytes() const {
 void Snapshot::next(std::int64_t limit, std::vector<Key>* keys, std::vector<Row>* rows) {
   keys->clear();
   rows->clear();
-  const auto room = [&] { return rows->empty() || static_cast<std::int64_t>(rows->size()) + 8 <= limit; };
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(limit, 1));
   if (slots_ == nullptr) {
-    for (; cursor_ < last_row_ && static_cast<std::int64_t>(rows->size()) < std::max<std::int64_t>(limit, 8);
-         ++cursor_) {
+    for (; cursor_ < last_row_ && rows->size() < most; ++cursor_) {
       keys->push_back(cursor_);
       rows->push_back(static_cast<Row>(cursor_));
     }
     return;
   }
   const Slot* slots = static_cast<const Slot*>(slots_->data());
-  for (; cursor_ < static_cast<std::int64_t>(full_.size()) && room(); ++cursor_) {
-    for (std::uint32_t bits = full_[cursor_]; bits != 0; bits &= bits - 1) {
+  for (; cursor_ < static_cast<std::int64_t>(full_.size()); ++cursor_) {
+    std::uint8_t& bits = full_[cursor_];
+    for (; bits != 0 && rows->size() < most; bits = static_cast<std::uint8_t>(bits & (bits - 1))) {
       const Slot& slot = slots[cursor_ * 8 + __builtin_ctz(bits)];
       keys->push_back(slot.key);
       rows->push_back(slot.row);
     }
+    if (bits != 0) return;
   }
-  if (cursor_ < static_cast<std::int64_t>(full_.size())) return;
-  while (!orphan_keys_.empty() && room()) {
+  while (!orphan_keys_.empty() && rows->size() < most) {
     keys->push_back(orphan_keys_.back());
     rows->push_back(orphan_rows_.back());
     orphan_keys_.pop_back();
@@ -125,15 +125,24 @@ void Snapshot::done(const std::vector<Row>& rows) {
 
 void Snapshot::preserve(Executor& executor, const Table& table, const Row* rows,
                         std::int64_t count) {
-  std::vector<std::pair<Row, std::uint32_t>> fresh;
+  // The bits of rows whose copies are not made yet. They go first, so that a row given twice is copied once,
+  // and come back if there is no memory: those rows are still to be read from the table.
+  struct Fresh {
+    Snapshot* snapshot;
+    std::vector<std::pair<Row, std::uint32_t>> rows;
+    ~Fresh() {
+      for (const auto& [row, number] : rows) snapshot->set_pending(row);
+    }
+  } copied{this, {}};
+  auto& fresh = copied.rows;
   for (std::int64_t i = 0; i < count; ++i) {
     if (rows[i] == kNoRow || !is_pending(rows[i])) continue;
     const std::uint32_t number = copies_.number(rows[i], mix64(rows[i]));
     while (static_cast<std::int64_t>(blocks_.size()) <= number / block_records_) {
       blocks_.emplace_back(new char[block_records_ * record_bytes_]);
     }
-    clear_pending(rows[i]);
     fresh.push_back({rows[i], number});
+    clear_pending(rows[i]);
   }
   for (std::size_t p = 0; p < planes_.size(); ++p) {
     with_plane(table, planes_[p], [&](auto ref) {
@@ -147,6 +156,7 @@ void Snapshot::preserve(Executor& executor, const Table& table, const Row* rows,
                             });
     });
   }
+  fresh.clear();
 }
 
 void Snapshot::orphan(const Slot& slot) {

@@ -35,7 +35,7 @@ class Snapshot {
   std::int64_t bytes() const;
   std::int64_t preserved_rows() const { return static_cast<std::int64_t>(copies_.keys().size()); }
 
-  // The next rows, at most `limit` (or 8, if that is more); none: all have been read.
+  // The next rows, `limit` of them (at least one) or what is left; none: all have been read.
   void next(std::int64_t limit, std::vector<Key>* keys, std::vector<Row>* rows);
   // Their values in plane `planes()[p]`, [rows, width].
   void read(Executor& executor, const Table& table, std::size_t p, const std::vector<Row>& rows,
@@ -50,7 +50,6 @@ class Snapshot {
   void forget_all(Executor& executor, const Table& table);
 
  private:
-
   bool is_pending(Row row) const {
     return row / 64 < pending_.size() && (pending_[row / 64] >> (row % 64) & 1) != 0;
   }
@@ -67,7 +66,7 @@ class Snapshot {
   std::int64_t block_records_ = 1;
 
   std::shared_ptr<Memory> slots_;
-  std::vector<std::uint8_t> full_;  // one bit a slot: its key is still to be given out
+  std::vector<std::uint8_t> full_;  // one bit a slot: its key is still to be given out (from cursor_ on)
   std::vector<std::uint64_t> pending_;  // one bit a row: it is still to be read, from the table
   std::int64_t rows_ = 0;
   std::int64_t cursor_ = 0;  // static: the next row; else the next byte of full_

@@ -306,7 +306,7 @@ void Table::initialize_static(Executor& executor) {
                         });
 }
 
-void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows) {
+void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank) {
   if (config_.is_static()) return find(ids, count, rows);
   std::int64_t fresh[kNewRows], fresh_count = 0;
   const auto initialize = [&] {
@@ -317,7 +317,7 @@ void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows) {
     const FoundOrInserted found =
         index_.find_or_insert(ids[i], hash, [this] { return allocate_row(); });
     rows[i] = found.row;
-    if (!found.inserted) return;
+    if (!found.inserted || blank) return;
     fresh[fresh_count++] = i;
     if (fresh_count == kNewRows) initialize();
   });

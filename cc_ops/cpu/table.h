@@ -71,8 +71,9 @@ class Table {
   // The same for `rows` keys after a clear().
   Status reserve_total(std::int64_t rows);
   // Row numbers of ids; new ids get a row with its initial values in every plane. A row may be read
-  // only once all threads have returned: its inserter may still be filling it.
-  void find_or_insert(const Key* ids, std::int64_t count, Row* rows);
+  // only once all threads have returned: its inserter may still be filling it. With `blank` nobody fills new
+  // rows: the caller writes all of their planes.
+  void find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank = false);
   // Ends a round of find_or_insert.
   void settle();
 

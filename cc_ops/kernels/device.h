@@ -172,8 +172,9 @@ class CpuDevice {
                                 : table.reserve(executor_, {{keys, count}}));
     if (replace) table.clear();
     std::vector<Row> rows(count);
+    const bool blank = static_cast<int>(planes.size()) == table.plane_count();
     executor_.parallel_for(count, 100, [&](std::int64_t begin, std::int64_t end) {
-      table.find_or_insert(keys + begin, end - begin, rows.data() + begin);
+      table.find_or_insert(keys + begin, end - begin, rows.data() + begin, blank);
     });
     table.settle();
     table.preserve(executor_, rows.data(), count);
@@ -378,12 +379,8 @@ class GpuDevice {
     }
     return {};
   }
-  // Memory is the device table's own affair: it grows while rows are written.
   Status reserve_total(Table& table, std::int64_t rows) {
-    const std::int64_t most = table.config().max_capacity;
-    if (table.config().is_static() || most <= 0 || rows <= most) return {};
-    return resource_exhausted("table '", table.config().name, "': ", rows,
-                              " rows do not fit; it takes at most ", most, "; it is unchanged");
+    return table.reserve_total(context_, rows);
   }
   Status snapshot(Table& table, std::vector<int> planes, std::int64_t first_row,
                   std::int64_t last_row, bool beside_training, std::shared_ptr<Snapshot>* result) {
@@ -419,7 +416,7 @@ class GpuDevice {
                        PlaneOut&& plane_out) {
     const std::int64_t begin = snapshot.cursor_;
     const std::int64_t count =
-        std::min(std::max<std::int64_t>(limit, 8), snapshot.count_ - begin);
+        std::min(std::max<std::int64_t>(limit, 1), snapshot.count_ - begin);
     snapshot.cursor_ += count;
     Key* out = nullptr;
     SOK_RETURN_IF_ERROR(keys_out(count, &out));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc_ops/cpu/key_map.h"
 #include "cc_ops/kernels/device.h"
 
 namespace sok {
@@ -268,7 +269,7 @@ class TableImportOp final : public OneTableOp<Device, true, true> {
     const std::int64_t count = keys.size();
     std::vector<Key> host_keys;
     SOK_RETURN_IF_ERROR(device.copy_to_host(keys.data(), count, &host_keys));
-    SOK_RETURN_IF_ERROR(check(table, std::move(host_keys), values));
+    SOK_RETURN_IF_ERROR(check(table, host_keys, values));
     std::vector<PlaneSpec> states;
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       if (planes_[p] == "values") continue;
@@ -283,7 +284,7 @@ class TableImportOp final : public OneTableOp<Device, true, true> {
   }
 
   // Refuses what would leave the table half-written or ambiguous.
-  Status check(const typename Base::Table& table, std::vector<Key> keys,
+  Status check(const typename Base::Table& table, const std::vector<Key>& keys,
                const tensorflow::OpInputList& values) const {
     const std::string& name = table.config().name;
     const auto count = static_cast<std::int64_t>(keys.size());
@@ -294,10 +295,10 @@ class TableImportOp final : public OneTableOp<Device, true, true> {
                                 " is out of range: the table has ", table.config().rows, " rows");
       }
     }
-    std::sort(keys.begin(), keys.end());
-    const auto repeated = std::adjacent_find(keys.begin(), keys.end());
-    if (repeated != keys.end()) {
-      return invalid_argument("table '", name, "': id ", *repeated,
+    cpu::KeyMap different(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (different.number(keys[i], mix64(static_cast<std::uint64_t>(keys[i]))) == i) continue;
+      return invalid_argument("table '", name, "': id ", keys[i],
                               " is repeated; each may be given once");
     }
     for (std::size_t p = 0; p < planes_.size(); ++p) {

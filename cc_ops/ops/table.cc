@@ -183,7 +183,7 @@ REGISTER_OP("Sok>TableSnapshotRead")
     .Doc(R"doc(
 The next rows of a snapshot of this table; no rows: all have been read.
 
-limit: at most so many, or 8.
+limit: so many (at least one), or what is left.
 values: for each of the snapshot's planes, [keys, width], as float32.
 )doc");
 

@@ -5,7 +5,9 @@
 #include "cc_ops/cpu/snapshot.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <new>
 
 #include "tests/native/testing.h"
 
@@ -168,6 +170,50 @@ TEST(Snapshot, CopiesOnlyWhatIsWrittenBeforeItIsRead) {
   step(*table, keys, 1.0f);
   EXPECT_EQ(snapshot->preserved_rows(), 100);
   EXPECT_EQ(found.size(), keys.size());
+}
+
+TEST(Snapshot, GivesAsManyRowsAsAreAskedFor) {
+  const auto table = make_table(config_of(2));
+  std::vector<Key> keys(1000);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
+  insert(*table, keys);
+  const auto snapshot = table->snapshot({0}, 0, 0);
+  Contents found;
+  for (const std::size_t wanted : {1, 2, 64, 3, 129}) {
+    const std::size_t before = found.size();
+    ASSERT_TRUE(read_piece(*table, *snapshot, static_cast<std::int64_t>(wanted), &found));
+    EXPECT_EQ(found.size() - before, wanted);
+    // Some of them are forgotten while their neighbours in the index are still to be read.
+    table->erase(keys.data(), static_cast<std::int64_t>(found.size()));
+  }
+  while (read_piece(*table, *snapshot, 7, &found)) {
+  }
+  EXPECT_EQ(found.size(), keys.size());
+}
+
+class NoMemory final : public Executor {
+ public:
+  int threads() const override { return 1; }
+  void parallel_for(std::int64_t, std::int64_t,
+                    const std::function<void(std::int64_t, std::int64_t)>&) override {
+    throw std::bad_alloc();
+  }
+};
+
+TEST(Snapshot, KeepsItsMomentWhenThereWasNoMemoryForACopy) {
+  const auto table = make_table(config_of(4));
+  const std::vector<Key> keys{1, 2, 3, 4};
+  const std::vector<Row> rows = insert(*table, keys);
+  const Contents expected = read_all(*table);
+  const auto snapshot = table->snapshot({0}, 0, 0);
+  NoMemory failing;
+  EXPECT_THROW(snapshot->preserve(failing, *table, rows.data(), 2), std::bad_alloc);
+  Contents found;
+  ASSERT_TRUE(read_piece(*table, *snapshot, 1, &found));
+  step(*table, keys, 1.0f);
+  while (read_piece(*table, *snapshot, 1, &found)) {
+  }
+  EXPECT_EQ(found, expected);
 }
 
 TEST(Snapshot, ThatIsGoneCostsNothing) {
