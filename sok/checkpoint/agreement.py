@@ -19,8 +19,8 @@ class Agreement:
         self._communicator = communicator
 
     @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
-        """Ends on all ranks, or raises on all: on a rank that failed its own error, else a ValueError with
+    def step(self, kind: type[Exception] = ValueError) -> Iterator[None]:
+        """Ends on all ranks, or raises on all: on a rank that failed its own error, else one of this kind with
         what the others say."""
         error: BaseException | None = None
         try:
@@ -35,7 +35,18 @@ class Agreement:
         if error is not None:
             raise error
         if any(others):
-            raise ValueError("; ".join(f"rank {rank}: {text}" for rank, text in enumerate(others) if text))
+            raise kind("; ".join(f"rank {rank}: {text}" for rank, text in enumerate(others) if text))
+
+    def same(self, text: str, what: str) -> None:
+        """Refuses, on all ranks, what is not the same on all.
+
+        Raises:
+            ValueError: it is not; the message begins with `what`, and has the texts of all ranks.
+        """
+        if self._communicator.size > 1:
+            texts = self._tell(text)
+            if len(set(texts)) > 1:
+                raise ValueError(f"{what}: " + ", ".join(f"rank {rank}: {text}" for rank, text in enumerate(texts)))
 
     def _tell(self, text: str) -> list[str]:
         """What every rank says."""

@@ -254,6 +254,7 @@ def decode(text: bytes, where: str) -> Manifest:
     )
     if len({table.name for table in manifest.tables}) != len(manifest.tables):
         reader.fail("names a table twice")
+    _check_files(reader, manifest)
     if manifest.variables:
         shard = manifest.variables_shard
         if shard is None:
@@ -261,6 +262,20 @@ def decode(text: bytes, where: str) -> Manifest:
         if sum(int(np.prod(v.shape, dtype=object)) for v in manifest.variables) > shard.bytes:
             reader.fail("its variables are larger than their file")
     return manifest
+
+
+def _check_files(reader: _Reader, manifest: Manifest) -> None:
+    """Every file once, written by a rank that there was: those of others would be read by nobody."""
+    seen = set()
+    for table in manifest.tables:
+        for shard in table.shards:
+            if shard.rank >= manifest.ranks:
+                reader.fail(f"{shard.file} was written by rank {shard.rank} of {manifest.ranks}")
+            if table.placement["owner"] not in (-1, shard.rank):
+                reader.fail(f"{shard.file} was written by rank {shard.rank}, not by {table.placement['owner']}")
+            if shard.file in seen:
+                reader.fail(f"names {shard.file} twice")
+            seen.add(shard.file)
 
 
 def is_generation(name: str) -> bool:

@@ -17,8 +17,8 @@ class Match:
     """A table of a dump and the variable it goes into.
 
     planes: those that are read. fresh: states that start anew.
-    needed: the shards that this rank reads. is_shared: other ranks read them too. is_filtered: not all of
-    their rows are this rank's.
+    needed: the shards that this rank reads. is_shared: other ranks, if there are any, read them too.
+    is_filtered: not all of their rows are this rank's.
     """
 
     table: manifest.Table

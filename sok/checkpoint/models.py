@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from sok import comm
+from sok.checkpoint import files
 from sok.checkpoint.agreement import Agreement
 from sok.checkpoint.reader import load
 from sok.checkpoint.writer import dump
@@ -55,7 +56,9 @@ def save_model(model, filepath, *, progress=None) -> None:
             new = path.with_name(f".new-{path.name}")
             with beside.using(beside.Beside(token, tables)):
                 model.save(new)
+            files.sync(new)
             os.replace(new, path)
+            files.sync(path.parent)
             for folder in path.parent.iterdir():
                 if _is_folder_of(path, folder.name) and folder != _folder(path, token):
                     shutil.rmtree(folder)

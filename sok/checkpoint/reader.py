@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading what `sok.dump` wrote, on any number of ranks.
 
-Everything is checked before anything changes, on all ranks: names, types and widths against the tables;
-sizes and checksums of all files; room for the rows. What one rank finds wrong, all ranks raise.
+What cannot be loaded changes nothing: names, types and widths are checked against the tables first, then
+sizes and checksums of all files and room for the rows. What one rank finds wrong, all ranks raise. Hash tables
+that are empty on all ranks are written while their files are being checked, each read once, and are empty again
+if something is wrong.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from sok import _native, comm
-from sok.checkpoint import manifest, shards, variables
+from sok.checkpoint import files, manifest, shards, variables
 from sok.checkpoint.agreement import Agreement
 from sok.checkpoint.matching import Match, match_tables, match_variables
 from sok.checkpoint.progress import Progress
@@ -101,6 +104,10 @@ def _read_manifest(storage: Storage) -> manifest.Manifest:
     return manifest.decode(text, f"{storage.place}/{manifest.FILE}")
 
 
+# Who reads files, and how many are in memory: theirs, and the one whose rows are being written.
+_READERS = 2
+
+
 class _Load:
     def __init__(self, storage: Storage, load_vars: Any, strict: bool, values_only: bool, bar: Progress):
         self._storage = storage
@@ -114,6 +121,12 @@ class _Load:
         agreement = Agreement(self._communicator)
         with agreement.step():
             held = _read_manifest(self._storage)
+        agreement.same(
+            held.generation,
+            f"{self._storage.place}: the ranks do not see the same dump: it was replaced in this moment, or their "
+            "folders of this name are not one folder",
+        )
+        with agreement.step():
             matches = match_tables(
                 held, self._tables, optimizer, strict=self._strict, values_only=self._values_only,
                 place=self._storage.place,
@@ -124,84 +137,121 @@ class _Load:
                 held, self._others, None if self._values_only else optimizer,
                 strict=self._strict and not self._values_only, place=self._storage.place,
             )  # fmt: skip
+        is_fresh = self._find_fresh(matches)
+        fresh = [match for match, yes in zip(matches, is_fresh) if yes]
+        others = [match for match, yes in zip(matches, is_fresh) if not yes]
         self._progress.start(sum(shard.bytes for match in matches for shard in match.needed))
         with agreement.step():
-            paths = self._open(held, matches, bool(ordinary), stack)
-            counts = self._verify(held, matches, paths)
-            values = self._read_variables(held, paths) if ordinary else {}
-        if self._splits_verification and self._communicator.size > 1 and len(counts):
+            self._open(held, matches, bool(ordinary), stack)
+            counts = self._verify(matches, is_fresh)
+            values = self._read_variables(held) if ordinary else {}
+        if self._is_local and self._communicator.size > 1 and len(counts):
             counts = np.asarray(self._communicator.all_reduce(tf.constant(counts, tf.int64), "load"))
         with agreement.step():
             for match, count in zip(matches, counts):
                 rows = tf.constant(int(count[self._communicator.rank]), tf.int64)
                 _native.ops.sok_table_reserve(match.variable.table.handle, rows)
                 # Planes first: an allocation that fails must not leave the table empty.
-                empty = np.zeros((0, 1), np.float32)
-                match.variable.table.write(
-                    np.zeros(0, np.int64),
-                    {plane.name: np.tile(empty, (1, plane.width)) for plane in match.planes},
-                    {plane.name: plane.initial for plane in match.planes},
-                    replace=False,
-                )
+                _import_nothing(match, replace=False)
+        try:
+            with agreement.step():
+                for match in fresh:
+                    # Past the page cache, unless they have just been written through it.
+                    self._write(match, direct=self._is_local)
+        except BaseException:
+            for match in fresh:
+                _import_nothing(match, replace=True)
+            raise
         with agreement.step():
+            for match in others:
+                self._write(match, direct=False)
             for match in matches:
-                self._write(match, paths)
+                _native.ops.sok_table_set_seed(match.variable.table.handle, tf.constant(match.table.seed, tf.int64))
             for variable, number in ordinary:
                 variable.assign(values[number])
-        fresh = {match.table.name: match.fresh for match in matches if match.fresh}
-        for name, states in fresh.items():
+        anew = {match.table.name: match.fresh for match in matches if match.fresh}
+        for name, states in anew.items():
             warnings.warn(
                 f"table {name!r}: loaded without the states {', '.join(states)}, which start anew", stacklevel=3
             )
-        return LoadResult(held.step, {match.table.name: match.table.rows for match in matches}, fresh)
+        return LoadResult(held.step, {match.table.name: match.table.rows for match in matches}, anew)
 
     @property
-    def _splits_verification(self) -> bool:
+    def _is_local(self) -> bool:
+        """Whether the ranks share files, and the work of checking them; else each has copies of its own."""
         return isinstance(self._storage, LocalStorage)
 
-    def _open(self, held: manifest.Manifest, matches: list[Match], ordinary: bool, stack) -> dict[str, Path]:
+    def _find_fresh(self, matches: list[Match]) -> list[bool]:
+        """Whether files are checked while their rows are written: for hash tables that are empty everywhere, if
+        this rank alone reads its files."""
+        size = self._communicator.size
+        rows = [
+            1 if match.variable.is_static or (match.is_shared and size > 1) else match.variable.table.row_count()
+            for match in matches
+        ]
+        if size > 1 and rows:
+            rows = np.asarray(self._communicator.all_reduce(tf.constant(rows, tf.int64), "load")).tolist()
+        return [count == 0 for count in rows]
+
+    def _open(self, held: manifest.Manifest, matches: list[Match], ordinary: bool, stack) -> None:
         sizes = {shard.file: shard.bytes for match in matches for shard in match.needed}
+        largest = max(sizes.values(), default=0)
         if ordinary and held.variables_shard is not None:
             sizes[held.variables_shard.file] = held.variables_shard.bytes
         names = {f"{held.generation}/{file}": size for file, size in sizes.items()}
         found = stack.enter_context(self._storage.local(names))
-        return {name.rsplit("/", 1)[-1]: path for name, path in found.items()}
+        self._paths: dict[str, Path] = {name.rsplit("/", 1)[-1]: path for name, path in found.items()}
+        # Not before: the sizes are those of the files.
+        self._buffers = files.Buffers(_READERS + 1, largest)
 
-    def _verify(self, held: manifest.Manifest, matches: list[Match], paths: dict[str, Path]) -> np.ndarray:
+    def _read(self, match: Match, shard: manifest.Shard, planes: Any, direct: bool) -> "_Read":
+        """A shard of a table, checked."""
+        buffer = self._buffers.take()
+        try:
+            data = shards.read(self._paths[shard.file], self._where(shard), shard, buffer, direct)
+            wanted = shards.shard_tensors(match.table, shard.rows, planes)
+            arrays = shards.decode(data, self._where(shard), wanted)
+            keys = arrays.pop("keys")
+            self._check_keys(match, shard, keys)
+        except BaseException:
+            self._buffers.give(buffer)
+            raise
+        return _Read(shard, _as_keys(keys), arrays, lambda: self._buffers.give(buffer))
+
+    def _check_keys(self, match: Match, shard: manifest.Shard, keys: np.ndarray) -> None:
+        ordered = np.sort(keys)
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(repeated):
+            raise ValueError(f"{self._where(shard)} has the key {repeated[0]} twice")
+        if match.table.kind == "static" and len(ordered) and not 0 <= ordered[0] <= ordered[-1] < match.table.rows:
+            raise ValueError(
+                f"{self._where(shard)} has keys from {ordered[0]} to {ordered[-1]} for a table of "
+                f"{match.table.rows} rows"
+            )
+
+    def _verify(self, matches: list[Match], is_fresh: list[bool]) -> np.ndarray:
         """Checks files, this rank its share; how many rows each rank will have, as far as it knows."""
         rank, size = self._communicator.rank, self._communicator.size
         counts = np.zeros((len(matches), size), np.int64)
         work = []
-        for m, match in enumerate(matches):
+        for m, (match, later) in enumerate(zip(matches, is_fresh)):
             for i, shard in enumerate(match.needed):
+                if later:
+                    counts[m, rank] += shard.rows
                 # Those that only this rank reads are its own to check.
-                if match.is_shared and self._splits_verification and i % size != rank:
-                    continue
-                work.append((m, match, shard))
-        if held.variables_shard is not None and held.variables_shard.file in paths:
-            shard = held.variables_shard
-            shards.verify(paths[shard.file], self._where(shard), shard)
+                elif not match.is_shared or not self._is_local or i % size == rank:
+                    work.append((m, match, shard))
 
-        def check(item):
+        def keys_of(item):
             _, match, shard = item
-            path = paths[shard.file]
-            shards.verify(path, self._where(shard), shard)
-            wanted = shards.shard_tensors(match.table, shard.rows, match.table.planes)
-            keys = shards.decode(path, self._where(shard), wanted, read=("keys",))["keys"]
-            keys = _as_keys(keys)
-            ordered = np.sort(keys)
-            repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-            if len(repeated):
-                raise ValueError(f"{self._where(shard)} has the key {repeated[0]} twice")
-            if match.table.kind == "static" and len(ordered) and not 0 <= ordered[0] <= ordered[-1] < match.table.rows:
-                raise ValueError(
-                    f"{self._where(shard)} has keys from {ordered[0]} to {ordered[-1]} for a table of "
-                    f"{match.table.rows} rows"
-                )
+            # Through the page cache: they are read again.
+            read = self._read(match, shard, match.table.planes, direct=False)
+            keys = read.keys.copy()
+            read.done()
             return keys
 
-        with concurrent.futures.ThreadPoolExecutor(2, "sok.load") as pool:
-            for (m, match, shard), keys in zip(work, pool.map(check, work)):
+        with concurrent.futures.ThreadPoolExecutor(_READERS, "sok.load") as pool:
+            for (m, match, shard), keys in zip(work, _ahead(pool, keys_of, work)):
                 counts[m] += self._owners(match, shard, keys)
         return counts
 
@@ -223,51 +273,83 @@ class _Load:
     def _where(self, shard: manifest.Shard) -> str:
         return f"{self._storage.place}: {shard.file}"
 
-    def _write(self, match: Match, paths: dict[str, Path]) -> None:
-        table = match.variable.table
-        initials = {plane.name: plane.initial for plane in match.planes}
+    def _write(self, match: Match, direct: bool) -> None:
+        table, count = match.variable.table, 0
+        _import_nothing(match, replace=True)
 
         def read(shard):
-            wanted = shards.shard_tensors(match.table, shard.rows, match.planes)
-            return shards.decode(paths[shard.file], self._where(shard), wanted)
+            return self._read(match, shard, match.planes, direct)
 
-        empty = {plane.name: np.zeros((0, plane.width), np.float32) for plane in match.planes}
-        table.write(np.zeros(0, np.int64), empty, initials, replace=True)
-        with concurrent.futures.ThreadPoolExecutor(1, "sok.load") as pool:
-            for shard, arrays in zip(match.needed, _ahead(pool, read, match.needed)):
-                keys = tf.constant(_as_keys(arrays.pop("keys")))
-                # One type for all: bfloat16 goes through TensorFlow as it is.
-                planes = {name: tf.convert_to_tensor(array) for name, array in arrays.items()}
+        with concurrent.futures.ThreadPoolExecutor(_READERS, "sok.load") as pool:
+            for part in _ahead(pool, read, match.needed):
+                keys, planes = part.keys, part.planes
                 if match.is_filtered:
-                    positions, keys = kept_here(match.variable, keys)
-                    planes = {name: tf.gather(values, positions) for name, values in planes.items()}
+                    positions, keys = kept_here(match.variable, tf.constant(keys))
+                    planes = {name: tf.gather(tf.constant(values), positions) for name, values in planes.items()}
                 elif match.variable.is_static:
                     attributes = match.variable.attributes
                     keys = (keys - attributes.id_offset) // attributes.id_stride
-                table.write(keys, planes, initials, replace=False)
-                self._progress.advance(shard.bytes)
-        _native.ops.sok_table_set_seed(table.handle, tf.constant(match.table.seed, tf.int64))
+                _import(match, keys, planes, replace=False)
+                count += len(keys)
+                part.done()
+                self._progress.advance(part.shard.bytes)
+        if not match.variable.is_static and table.row_count() != count:
+            raise ValueError(f"{self._storage.place}: table {match.table.name!r} has a key in two files")
 
-    def _read_variables(self, held: manifest.Manifest, paths: dict[str, Path]) -> dict[int, np.ndarray]:
+    def _read_variables(self, held: manifest.Manifest) -> dict[int, np.ndarray]:
         shard = held.variables_shard
         assert shard is not None
+        data = shards.read(
+            self._paths[shard.file], self._where(shard), shard, files.aligned(shard.bytes), direct=False
+        )
         wanted = {str(i): (variable.dtype, variable.shape) for i, variable in enumerate(held.variables)}
-        arrays = shards.decode(paths[shard.file], self._where(shard), wanted)
-        return {int(name): array for name, array in arrays.items()}
+        return {int(name): array for name, array in shards.decode(data, self._where(shard), wanted).items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    """A shard in memory, until `done` is called."""
+
+    shard: manifest.Shard
+    keys: np.ndarray
+    planes: dict[str, np.ndarray]
+    done: Callable[[], None]
 
 
 def _as_keys(keys: np.ndarray) -> np.ndarray:
     """Keys as the library has them: int64, whose bits are those of uint64."""
-    return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64)
+    return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64, copy=False)
 
 
-def _ahead(pool, function, items: Iterable[Any]):
-    """Results in order; the next is being made while one is used."""
-    pending = None
-    for item in items:
-        future = pool.submit(function, item)
-        if pending is not None:
-            yield pending.result()
-        pending = future
-    if pending is not None:
-        yield pending.result()
+def _import(match: Match, keys: Any, planes: dict[str, Any], replace: bool) -> None:
+    """As `TableValue.write`. float32 arrays are not copied."""
+    initials = {plane.name: plane.initial for plane in match.planes}
+    _native.ops.sok_table_import(
+        match.variable.table.handle,
+        keys,
+        [values if values.dtype == np.float32 else tf.cast(tf.constant(values), tf.float32) for values in planes.values()],
+        planes=list(planes),
+        initials=[initials[name] for name in planes],
+        replace=replace,
+    )
+
+
+def _import_nothing(match: Match, replace: bool) -> None:
+    """Adds the planes; with `replace` the table is empty then."""
+    empty = {plane.name: np.zeros((0, plane.width), np.float32) for plane in match.planes}
+    _import(match, np.zeros(0, np.int64), empty, replace)
+
+
+def _ahead(pool: concurrent.futures.Executor, function: Callable, items: Iterable[Any]) -> Iterator[Any]:
+    """Results in order; the next ones are being made while one is used."""
+    pending: collections.deque[concurrent.futures.Future] = collections.deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > _READERS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()

@@ -1,95 +1,141 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Files of tensors, through the safetensors library: from arrays to bytes, and back."""
+"""Files of tensors in the safetensors format: from arrays to bytes, and back.
 
+Written and read here, not by the safetensors library, which copies every tensor into memory of its own:
+arrays go straight into the pages that are written, and come as views of those that were read. Whoever has
+the library reads these files.
+"""
+
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import tensorflow as tf
-import xxhash
 
-from sok.checkpoint import manifest
+from sok.checkpoint import files, manifest
 
-# Of a shard's rows. Small, since several are in memory at once while they travel, and since malloc keeps blocks
-# of up to 32 MB for the next shard: fresh pages for each cost more than the rest of a dump.
+# Of a shard's rows. Small, since several are in memory at once while they travel.
 SHARD_BYTES = 8 << 20
 # Larger ones where a rank would have more files of a table than this, up to a limit.
 _MANY_FILES = 10_000
-MOST_SHARD_BYTES = 64 << 20
-
-
-def rows_a_shard(row_bytes: int, rows: int) -> int:
-    size = min(max(SHARD_BYTES, rows * row_bytes // _MANY_FILES), MOST_SHARD_BYTES)
-    return max(8, size // row_bytes)
-
-
-def encode(arrays: dict[str, np.ndarray]) -> bytes:
-    """A file of some arrays of TensorFlow's types."""
-    return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-
+MOST_SHARD_BYTES = 32 << 20
+# Rows of a shard come in multiples, so that TensorFlow takes the arrays of a file where they are: it wants
+# them to begin at multiples of 64 bytes. So does the header's length.
+_ALIGNMENT = 64
 
 # safetensors's names of types.
 _DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
     "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
 }  # fmt: skip
+# And by ours.
+DTYPES = {dtype: name for name, dtype in _DTYPES.items()}
+_LENGTH_BYTES = 8
 
 
-def verify(path: Path, name: str, expected: manifest.Shard) -> None:
-    """Refuses a file that is not the one that was written.
+def rows_a_shard(row_bytes: int, rows: int) -> int:
+    size = min(max(SHARD_BYTES, rows * row_bytes // _MANY_FILES), MOST_SHARD_BYTES)
+    count = max(8, size // row_bytes)
+    return count if count < _ALIGNMENT else count // _ALIGNMENT * _ALIGNMENT
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    return np.dtype(tf.as_dtype(name).as_numpy_dtype)
+
+
+def encode(
+    arrays: dict[str, np.ndarray], dtypes: dict[str, str], buffer: memoryview | None = None
+) -> memoryview:
+    """A file of some arrays.
+
+    Args:
+        dtypes: what they are written as.
+        buffer: where the file goes, if it is large enough.
+    """
+    header, end = {}, 0
+    for name, array in arrays.items():
+        dtype = dtypes[name]
+        begin, end = end, end + array.size * numpy_dtype(dtype).itemsize
+        header[name] = {"dtype": DTYPES[dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(_LENGTH_BYTES + len(text)) % _ALIGNMENT)
+    first = _LENGTH_BYTES + len(text)
+    if buffer is None or len(buffer) < first + end:
+        buffer = files.aligned(first + end)
+    buffer[:_LENGTH_BYTES] = len(text).to_bytes(_LENGTH_BYTES, "little")
+    buffer[_LENGTH_BYTES:first] = text
+    for name, array in arrays.items():
+        begin, stop = header[name]["data_offsets"]
+        out = np.frombuffer(buffer[first + begin : first + stop], numpy_dtype(dtypes[name]))
+        out.reshape(array.shape)[...] = array
+    return buffer[: first + end]
+
+
+def read(path: Path, name: str, expected: manifest.Shard, buffer: memoryview, direct: bool) -> memoryview:
+    """The bytes of a file, in `buffer`.
+
+    Args:
+        name: for messages.
+        direct: see `files.read`.
 
     Raises:
-        ValueError: its size or its checksum is another; the message names it.
+        ValueError: it is not the file that was written: its size or its checksum is another.
     """
-    digest = xxhash.xxh3_64()
-    left = expected.bytes
-    piece = bytearray(min(left, 4 << 20))
-    with path.open("rb", buffering=0) as file:
-        while left > 0:
-            size = file.readinto(memoryview(piece)[: min(left, len(piece))])
-            if not size:
-                break
-            digest.update(memoryview(piece)[:size])
-            left -= size
-        if left or file.read(1):
-            raise ValueError(f"{name} has not {expected.bytes} bytes, as the manifest says: it was cut or changed")
-    if digest.hexdigest() != expected.checksum:
+    size = files.read(path, buffer, direct)
+    if size != expected.bytes or path.stat().st_size != size:
+        raise ValueError(f"{name} has not {expected.bytes} bytes, as the manifest says: it was cut or changed")
+    if manifest.checksum(buffer[:size]) != expected.checksum:
         raise ValueError(f"{name}: its checksum does not fit: the file has changed since it was written")
+    return buffer[:size]
 
 
-def decode(
-    path: Path, name: str, wanted: dict[str, tuple[str, tuple[int, ...]]], read: tuple[str, ...] | None = None
-) -> dict[str, np.ndarray]:
-    """Arrays of a file.
+def decode(data: memoryview, name: str, wanted: dict[str, tuple[str, tuple[int, ...]]]) -> dict[str, np.ndarray]:
+    """Arrays of a file: views of its bytes.
 
     Args:
         wanted: dtypes and shapes that must be there.
-        read: those to read; None: all of these.
 
     Raises:
         ValueError: the file is damaged, or an array is missing or another; the message names both.
     """
-    result = {}
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    body = data[_LENGTH_BYTES + length :]
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            held = set(file.keys())
-            for tensor, (dtype, shape) in wanted.items():
-                if tensor not in held:
-                    raise ValueError(f"{name} has no tensor {tensor!r}; it has {', '.join(sorted(held))}")
-                part = file.get_slice(tensor)
-                found = _DTYPES.get(part.get_dtype()), tuple(part.get_shape())
-                if found != (dtype, shape):
-                    raise ValueError(
-                        f"{name}: the tensor {tensor!r} is {found[0]} {list(found[1])}, not {dtype} {list(shape)}"
-                    )
-                if read is None or tensor in read:
-                    result[tensor] = file.get_tensor(tensor)
-    except safetensors.SafetensorError as error:
+        if _LENGTH_BYTES + length > len(data):
+            raise ValueError(f"its header has {length} bytes")
+        header = json.loads(bytes(data[_LENGTH_BYTES : _LENGTH_BYTES + length]))
+        if not isinstance(header, dict):
+            raise ValueError("its header is no object")
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is no file of tensors: {error}") from error
+    result = {}
+    for tensor, (dtype, shape) in wanted.items():
+        if tensor not in header:
+            raise ValueError(f"{name} has no tensor {tensor!r}; it has {', '.join(sorted(header))}")
+        held_dtype, held_shape, begin, end = _entry(header[tensor], name, tensor)
+        if (held_dtype, held_shape) != (dtype, list(shape)):
+            raise ValueError(f"{name}: the tensor {tensor!r} is {held_dtype} {held_shape}, not {dtype} {list(shape)}")
+        size = math.prod(shape) * numpy_dtype(dtype).itemsize
+        if not 0 <= begin <= end <= len(body) or end - begin != size:
+            raise ValueError(
+                f"{name} is no file of tensors: {tensor!r} lies at {begin} to {end} of {len(body)} bytes, and has {size}"
+            )
+        result[tensor] = np.frombuffer(body[begin:end], numpy_dtype(dtype)).reshape(shape)
     return result
+
+
+def _entry(entry: Any, name: str, tensor: str) -> tuple[str | None, list[int], int, int]:
+    """Type, shape, first byte and the one after the last, as a header has them."""
+    try:
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if isinstance(shape, list) and all(type(number) is int for number in [*shape, begin, end]):
+            return _DTYPES.get(dtype), shape, begin, end
+    except (TypeError, KeyError, ValueError):
+        pass
+    raise ValueError(f"{name} is no file of tensors: {tensor!r} is {entry!r:.80}")
 
 
 def shard_tensors(table: manifest.Table, rows: int, planes: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -98,8 +144,3 @@ def shard_tensors(table: manifest.Table, rows: int, planes: Any) -> dict[str, tu
     for plane in planes:
         tensors[plane.name] = (plane.dtype, (rows, plane.width))
     return tensors
-
-
-def as_dtype(array: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 values in the type of the rows."""
-    return array if dtype == array.dtype.name else array.astype(tf.as_dtype(dtype).as_numpy_dtype)

@@ -43,6 +43,15 @@ class TableSnapshot:
         self.seed = variable.table.seed
 
     @property
+    def dtypes(self) -> dict[str, str]:
+        """What the arrays of a shard are written as."""
+        return {"keys": self._variable.key_dtype} | {plane.name: plane.dtype for plane in self.planes}
+
+    @property
+    def rows_a_shard(self) -> int:
+        return min(shards.rows_a_shard(self.row_bytes, self.rows), max(self.rows, 1))
+
+    @property
     def row_bytes(self) -> int:
         return manifest.row_bytes(self._variable.key_dtype, self.planes)
 
@@ -67,8 +76,8 @@ class TableSnapshot:
         )
 
     def pieces(self) -> Iterator[dict[str, np.ndarray]]:
-        """Arrays of one shard after the other; each holds the memory of about one shard."""
-        limit = tf.constant(shards.rows_a_shard(self.row_bytes, self.rows), tf.int64)
+        """Arrays of one shard after the other, rows as float32; each holds the memory of about one shard."""
+        limit = tf.constant(self.rows_a_shard, tf.int64)
         left = self.rows
         while left > 0:
             keys, values = _native.ops.sok_table_snapshot_read(
@@ -76,10 +85,9 @@ class TableSnapshot:
             )
             keys = self._variable.ids_of(np.asarray(keys))
             left -= len(keys)
-            arrays = {"keys": keys}
-            for plane, array in zip(self.planes, values):
-                arrays[plane.name] = shards.as_dtype(np.asarray(array), plane.dtype)
-            yield arrays
+            yield {"keys": keys} | {
+                plane.name: np.asarray(array) for plane, array in zip(self.planes, values, strict=True)
+            }
 
     def close(self) -> int:
         """Ends the snapshot; the bytes that it held beside the table."""

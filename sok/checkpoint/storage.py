@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from sok.checkpoint import files
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -19,12 +21,17 @@ class Storage(Protocol):
 
     place: str
 
-    def write(self, name: str, data: bytes) -> None:
-        """Makes a file; when this returns it is there to stay."""
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Makes a file; when this returns its bytes are there to stay, its name after `sync`."""
+        ...
+
+    def sync(self, folder: str) -> None:
+        """The files that were written into a folder are there to stay."""
         ...
 
     def replace(self, name: str, data: bytes) -> None:
-        """The same for a file that may exist: at every moment it is the old one or the new one."""
+        """Makes a file that may exist, to stay; at every moment it is the old one or the new one. Files that
+        were written before it, and folders that were synced, are on the disk before it is."""
         ...
 
     def read(self, name: str, most: int) -> bytes | None:
@@ -75,34 +82,21 @@ class LocalStorage:
         if self._root.exists() and not self._root.is_dir():
             raise NotADirectoryError(f"{path} is a file; a dump is a folder")
 
-    def _write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb", buffering=0) as file:
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) :]
-            os.fsync(file.fileno())
-
-    def _sync_folder(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
     def write(self, name, data):
-        path = self._root / name
-        self._write(path, data)
-        self._sync_folder(path.parent)
+        files.write(self._root / name, data)
+
+    def sync(self, folder):
+        if (self._root / folder).is_dir():
+            files.sync(self._root / folder)
 
     def replace(self, name, data):
         path = self._root / name
         new = path.with_name(f".{path.name}.new")
-        self._write(new, data)
+        files.write(new, data)
         # The names of what the new file speaks of must be on the disk before it is.
-        self._sync_folder(path.parent)
+        files.sync(path.parent)
         os.replace(new, path)
-        self._sync_folder(path.parent)
+        files.sync(path.parent)
 
     def read(self, name, most):
         path = self._root / name
@@ -141,8 +135,17 @@ class LocalStorage:
         yield {name: self._root / name for name in names}
 
 
+# Where an object appears as a whole, and nobody makes folders.
+_OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oci", "oss", "obs", "cos")
+# File systems where a file shows while it is being written, and whose `mv` puts one in another's place in one
+# step.
+_RENAMING = ("file", "local", "sftp", "ssh")
+
+
 class FsspecStorage:
-    """See Storage. A file appears as a whole when it is closed, which is what object stores do.
+    """See Storage. `replace` keeps its promise on object stores and on the file systems of `_RENAMING`.
+    Elsewhere (HDFS, FTP, SMB and others) it writes over the old file: who reads meanwhile, or after a crash in
+    that moment, may find half of it.
 
     Errors of the store become OSErrors that name the place.
     """
@@ -158,6 +161,10 @@ class FsspecStorage:
         except (ImportError, ValueError) as error:
             raise ValueError(f"{url}: fsspec cannot open it: {error}") from error
         self._root = self._root.rstrip("/")
+        protocol = self._system.protocol
+        names = {protocol} if isinstance(protocol, str) else set(protocol)
+        self._has_folders = names.isdisjoint(_OBJECT_STORES)
+        self._renames = not names.isdisjoint(_RENAMING)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -173,9 +180,19 @@ class FsspecStorage:
 
     def write(self, name, data):
         with self._naming("write", name):
+            if self._has_folders:
+                self._system.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             self._system.pipe_file(self._path(name), bytes(data))
 
-    replace = write
+    def sync(self, folder):
+        pass  # a store that has answered has it
+
+    def replace(self, name, data):
+        if not self._renames:
+            return self.write(name, data)
+        self.write(f"{name}.new", data)
+        with self._naming("rename", name):
+            self._system.mv(self._path(f"{name}.new"), self._path(name))
 
     def read(self, name, most):
         try:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sok.checkpoint import manifest
+from sok.checkpoint import manifest, shards
 from sok.table_variable import TableVariable
 
 
@@ -85,12 +85,12 @@ def describe(group: str, variables: dict[str, Any]) -> list[tuple[manifest.Varia
     """Variables as a manifest has them, with their values.
 
     Raises:
-        TypeError: one is neither of numbers nor of booleans.
+        TypeError: one holds neither numbers nor booleans, or complex numbers.
     """
     result = []
     for name, variable in variables.items():
         value = value_of(variable)
-        if value.dtype == object:
+        if value.dtype.name not in shards.DTYPES:
             raise TypeError(f"the variable {name!r} holds {variable.dtype}, which a dump cannot hold")
         result.append((manifest.Variable(group, name, value.dtype.name, value.shape), value))
     return result

@@ -8,20 +8,25 @@ import re
 import secrets
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sok import comm
-from sok.checkpoint import manifest, parts, shards, variables
+from sok.checkpoint import files, manifest, parts, shards, variables
+from sok.checkpoint.agreement import Agreement
 from sok.checkpoint.background import DumpHandle, DumpResult
 from sok.checkpoint.progress import Progress
 from sok.checkpoint.snapshot import TableSnapshot
-from sok.checkpoint.storage import Storage, open_storage
+from sok.checkpoint.storage import open_storage
 
-# Shards on their way to the disk at once, and who takes them there.
+# Shards on their way to the disk at once, and who takes them there. One more is being filled.
 _IN_FLIGHT = 2
+
+# Of a shard's file, before its rows: names and shapes of its arrays.
+_HEADER_BYTES = 64 << 10
 
 # One dump at a time to one place; a lock of each.
 _locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
@@ -61,7 +66,8 @@ def dump(
 
     Raises:
         ValueError, TypeError: an argument is not what is listed.
-        OSError: it cannot be written.
+        OSError: it cannot be written. What was there before can be loaded still.
+        tf.errors.ResourceExhaustedError: a GPU has no memory for the copy that `blocking=False` needs.
         RuntimeError, TimeoutError: another rank failed, or vanished.
 
     >>> import tempfile
@@ -74,7 +80,7 @@ def dump(
     if not tf.executing_eagerly():
         raise RuntimeError("sok.dump writes files; call it outside of tf.function")
     job = _Dump(
-        open_storage(path, storage_options), dump_vars, optimizer, bool(blocking), bool(values_only), step, progress
+        path, storage_options, dump_vars, optimizer, bool(blocking), bool(values_only), step, progress
     )
     return job.run() if blocking else DumpHandle(job.run, f"sok.dump {job.storage.place}")
 
@@ -89,7 +95,8 @@ class _Dump:
 
     def __init__(
         self,
-        storage: Storage,
+        path: Any,
+        storage_options: dict[str, Any] | None,
         dump_vars: Any,
         optimizer: Any,
         blocking: bool,
@@ -98,48 +105,47 @@ class _Dump:
         progress: bool | None,
     ):
         self._started = time.monotonic()
-        self.storage = storage
-        tables, others = variables.named(dump_vars, "dump_vars")
         communicator = comm.current()
         self._rank, self._ranks = communicator.rank, communicator.size
-        if optimizer is not None:
-            variables.build(optimizer, [*tables.values(), *others.values()])
-            step = variables.step_of(optimizer) if step is None else step
-        self._step, self._values_only = _checked_step(step), values_only
+        agreement = Agreement(communicator)
+        with agreement.step(RuntimeError):
+            self.storage = open_storage(path, storage_options)
+            tables, others = variables.named(dump_vars, "dump_vars")
+            if optimizer is not None:
+                variables.build(optimizer, [*tables.values(), *others.values()])
+                step = variables.step_of(optimizer) if step is None else step
+            self._step, self._values_only = _checked_step(step), values_only
+            self._variables = variables.describe("variables", others)
+            if optimizer is not None:
+                numbered = {str(i): variable for i, variable in enumerate(variables.of_optimizer(optimizer))}
+                self._variables += variables.describe("optimizer", numbered)
         self._progress = Progress("dump", progress)
-        self._variables = variables.describe("variables", others)
-        if optimizer is not None:
-            numbered = {str(i): variable for i, variable in enumerate(variables.of_optimizer(optimizer))}
-            self._variables += variables.describe("optimizer", numbered)
-        _locks[storage.place].acquire()
+        _locks[self.storage.place].acquire()
         try:
-            self._generation = self._new_generation(communicator)
-            self._tables = {
-                name: TableSnapshot(table, values_only, beside_training=not blocking)
-                for name, table in tables.items()
-            }
+            self._generation = self._new_generation(communicator, agreement)
+            with agreement.step(RuntimeError):
+                self._tables = {
+                    name: TableSnapshot(table, values_only, beside_training=not blocking)
+                    for name, table in tables.items()
+                }
         except BaseException:
-            _locks[storage.place].release()
+            _locks[self.storage.place].release()
             raise
 
-    def _new_generation(self, communicator: comm.Communicator) -> str:
+    def _new_generation(self, communicator: comm.Communicator, agreement: Agreement) -> str:
         """A name that all ranks agree on; the remains of dumps that were cut off are gone."""
-        error = ""
-        if self._rank == 0:
-            try:
-                self._remove_others(keep=self._generation_there())
-            except Exception as caught:
-                if self._ranks == 1:
-                    raise
-                error = f"{type(caught).__name__}: {caught}"
-        number = np.int64(secrets.randbits(63))
+        there = None
+        with agreement.step(OSError):
+            if self._rank == 0:
+                there = self._generation_there()
+        number = secrets.randbits(63)
         if self._ranks > 1:
-            # Negative: rank 0 cannot reach the place.
-            agreed = communicator.broadcast(tf.constant([-1 if error else number], tf.int64), 0, "dump")
-            number = int(agreed[0])
-            if number < 0:
-                raise OSError(f"{self.storage.place}: rank 0 cannot use it{': ' + error if error else ''}")
-        return f"data-{int(number):016x}"
+            number = int(communicator.broadcast(tf.constant([number], tf.int64), 0, "dump")[0])
+        generation = f"data-{number:016x}"
+        # Not before all ranks are here: one may have been waiting for the outcome of a dump that failed.
+        if self._rank == 0:
+            self._remove_others({there, generation})
+        return generation
 
     def _generation_there(self) -> str | None:
         """What the manifest speaks of; None: there is no manifest.
@@ -150,10 +156,14 @@ class _Dump:
         text = self.storage.read(manifest.FILE, manifest.MOST_BYTES)
         return None if text is None else manifest.decode(text, f"{self.storage.place}/{manifest.FILE}").generation
 
-    def _remove_others(self, keep: str | None) -> None:
-        for folder in self.storage.folders():
-            if manifest.is_generation(folder) and folder != keep:
-                self.storage.remove(folder)
+    def _remove_others(self, keep: set[str | None]) -> None:
+        """Removes other generations. What cannot be removed costs space, and no dump."""
+        try:
+            for folder in self.storage.folders():
+                if manifest.is_generation(folder) and folder not in keep:
+                    self.storage.remove(folder)
+        except Exception as error:
+            warnings.warn(f"{self.storage.place}: old shards are still there: {error}", stacklevel=2)
 
     def run(self) -> DumpResult:
         try:
@@ -172,10 +182,13 @@ class _Dump:
         self._progress.start(sum(table.rows * table.row_bytes for table in self._tables.values()))
         described = list(self._tables.items())
         written, held = [], 0
+        largest = max((table.rows_a_shard * table.row_bytes for table in self._tables.values()), default=0)
+        buffers = files.Buffers(_IN_FLIGHT + 1, largest + _HEADER_BYTES)
         with concurrent.futures.ThreadPoolExecutor(_IN_FLIGHT, "sok.dump") as pool:
             for number, (name, table) in enumerate(described):
-                written.append(self._write_table(pool, number, name, table))
+                written.append(self._write_table(pool, buffers, number, name, table))
                 held += table.close()
+        self.storage.sync(self._generation)
         if self._rank == 0:
             self._finish(described, rows, written)
         else:
@@ -184,20 +197,27 @@ class _Dump:
         total = sum(shard.bytes for table in written for shard in table)
         return DumpResult(sum(rows), total, time.monotonic() - self._started, held)
 
-    def _write_table(self, pool, number: int, name: str, table: TableSnapshot) -> tuple[manifest.Shard, ...]:
+    def _write_table(
+        self, pool, buffers: files.Buffers, number: int, name: str, table: TableSnapshot
+    ) -> tuple[manifest.Shard, ...]:
+        def write(file: str, buffer: memoryview, data: memoryview, rows: int) -> manifest.Shard:
+            try:
+                return self._write_shard(file, data, rows)
+            finally:
+                buffers.give(buffer)
+
         written: list[manifest.Shard] = []
         on_their_way: collections.deque[concurrent.futures.Future] = collections.deque()
         for piece, arrays in enumerate(table.pieces()):
             while len(on_their_way) >= _IN_FLIGHT:
                 written.append(on_their_way.popleft().result())
-            data, rows = shards.encode(arrays), len(arrays["keys"])
-            del arrays
+            buffer = buffers.take()
+            data, rows = shards.encode(arrays, table.dtypes, buffer), len(arrays["keys"])
             file = _file_name(number, name, self._rank, piece)
-            on_their_way.append(pool.submit(self._write_shard, file, data, rows))
-            del data
+            on_their_way.append(pool.submit(write, file, buffer, data, rows))
         return tuple(written + [future.result() for future in on_their_way])
 
-    def _write_shard(self, file: str, data: bytes, rows: int) -> manifest.Shard:
+    def _write_shard(self, file: str, data: memoryview, rows: int) -> manifest.Shard:
         shard = manifest.Shard(file, self._rank, rows, len(data), manifest.checksum(data))
         self.storage.write(f"{self._generation}/{file}", data)
         self._progress.advance(len(data))
@@ -221,7 +241,9 @@ class _Dump:
         shard = None
         if self._variables:
             arrays = {str(i): value for i, (_, value) in enumerate(self._variables)}
-            shard = self._write_shard("variables.safetensors", shards.encode(arrays), 0)
+            dtypes = {str(i): described.dtype for i, (described, _) in enumerate(self._variables)}
+            shard = self._write_shard("variables.safetensors", shards.encode(arrays, dtypes), 0)
+            self.storage.sync(self._generation)
         text = manifest.Manifest(
             generation=self._generation,
             ranks=self._ranks,
@@ -239,7 +261,7 @@ class _Dump:
         self.storage.replace(manifest.FILE, text)
         if self._ranks > 1:
             parts.leave_success(self.storage, self._generation)
-        self._remove_others(self._generation)
+        self._remove_others({self._generation})
 
 
 def _checked_step(step: Any) -> int | None:
