@@ -63,7 +63,6 @@ setup(
         "fsspec>=2024.6",
         "keras>=3.12,<4",
         "numpy",
-        "safetensors>=0.6",
         "tqdm>=4.60",
         "xxhash>=3",
     ],

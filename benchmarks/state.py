@@ -3,17 +3,22 @@
 """Dump and load of a large table, beside the disk's own sequential rate in the same run.
 
     python benchmarks/state.py --gigabytes 2 --folder /data --out benchmarks/results/state.json
+    python benchmarks/state.py --gigabytes 2 --device gpu --repeats 2 --out benchmarks/results/state_gpu.json
 
 The disk's rate: one file of as many bytes, in pieces of 32 MB, written and flushed, then read with a cold
-cache. Peak memory is that of the process above what it held before, from /proc. Beside training: a thread
-dumps while steps go on; what it delays is the longest step against the longest one without a dump.
+cache: through the page cache, and past it (O_DIRECT). Shares are of the faster one. Peak host memory is that
+of the process above what it held before, from /proc; device memory is that of TensorFlow's allocator. Beside
+training: a thread dumps while steps go on; what it delays is the longest step against the median of those
+without a dump.
 """
 
 import argparse
 import gc
 import json
 import os
+import pathlib
 import platform
+import re
 import shutil
 import tempfile
 import threading
@@ -24,9 +29,12 @@ import numpy as np
 import tensorflow as tf
 
 import sok
+from sok.checkpoint import files
 
 WIDTH = 64
+ROW_BYTES = 8 + 8 * WIDTH  # a key, values, the state of Adagrad
 PIECE = 32 << 20
+DEVICES = {"cpu": "/CPU:0", "gpu": "/GPU:0"}
 
 
 def resident():
@@ -34,12 +42,21 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-class PeakMemory:
-    """The most that the process held above what it held at first."""
+class Memory:
+    """The most that the process, and the device, held above what they held at first."""
+
+    def __init__(self, device):
+        self._gpu = re.sub("^/", "", device) if "GPU" in device else None
+
+    def _on_device(self, which):
+        return tf.config.experimental.get_memory_info(self._gpu)[which] if self._gpu else 0
 
     def __enter__(self):
         gc.collect()
         self._first, self._most, self._stop = resident(), 0, False
+        self._first_on_device = self._on_device("current")
+        if self._gpu:
+            tf.config.experimental.reset_memory_stats(self._gpu)
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
@@ -52,40 +69,60 @@ class PeakMemory:
     def __exit__(self, *_):
         self._stop = True
         self._thread.join()
+        self._most_on_device = self._on_device("peak") - self._first_on_device
 
     @property
     def megabytes(self):
-        return round(self._most / 1e6)
+        host = {"extra_megabytes": round(self._most / 1e6)}
+        return host | ({"extra_megabytes_on_device": round(self._most_on_device / 1e6)} if self._gpu else {})
 
 
 def drop_from_cache(folder):
-    for directory, _, files in os.walk(folder):
-        for name in files:
+    for directory, _, names in os.walk(folder):
+        for name in names:
             descriptor = os.open(os.path.join(directory, name), os.O_RDONLY)
             os.fsync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(descriptor)
 
 
-def disk_write(folder, size):
-    data = np.random.default_rng(1).bytes(PIECE)
+def disk_write(path, size, buffer, flags):
     start = time.perf_counter()
-    descriptor = os.open(f"{folder}/plain", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | flags)
     for _ in range(size // PIECE):
-        os.write(descriptor, data)
+        os.write(descriptor, buffer)
     os.fsync(descriptor)
     os.close(descriptor)
     return time.perf_counter() - start
 
 
-def disk_read(folder):
-    drop_from_cache(folder)
-    buffer = bytearray(PIECE)
+def disk_read(path, buffer, flags):
     start = time.perf_counter()
-    with open(f"{folder}/plain", "rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass
+    descriptor = os.open(path, os.O_RDONLY | flags)
+    while os.readv(descriptor, [buffer]):
+        pass
+    os.close(descriptor)
     return time.perf_counter() - start
+
+
+def direct_flag(folder):
+    """O_DIRECT, if the file system has it."""
+    flag = getattr(os, "O_DIRECT", 0)
+    try:
+        os.close(os.open(f"{folder}/probe", os.O_WRONLY | os.O_CREAT | flag))
+    except OSError:
+        return 0
+    return flag
+
+
+def measure_disk(folder, size, times):
+    path, buffer, direct = f"{folder}/plain", files.aligned(PIECE), direct_flag(folder)
+    np.frombuffer(buffer, np.uint8)[:] = np.frombuffer(np.random.default_rng(1).bytes(PIECE), np.uint8)
+    for way, flags in {"cached": 0, "direct": direct}.items():
+        times[f"disk_write_{way}"].append(disk_write(path, size, buffer, flags))
+        drop_from_cache(folder)
+        times[f"disk_read_{way}"].append(disk_read(path, buffer, flags))
+        os.remove(path)
 
 
 def table_of(rows, name="bench"):
@@ -110,62 +147,84 @@ class Training:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(sok.lookup_sparse(self._table, ids)))
         self._optimizer.apply_gradients(zip(tape.gradient(loss, [self._table]), [self._table], strict=True))
+        return loss
 
     def step(self):
         ids = (self._rows * self._random.random((self._batch, 1)) ** 3).astype(np.int64) * 7919
         ids = tf.constant(ids)
         start = time.perf_counter()
-        self._step(ids)
+        float(self._step(ids))  # a device has done it by then
         return time.perf_counter() - start
+
+
+def timed(function, *args):
+    start = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - start
 
 
 def run(arguments):
     folder = tempfile.mkdtemp(dir=arguments.folder)
     try:
-        return measure(arguments, folder)
+        with tf.device(DEVICES[arguments.device]):
+            return measure(arguments, folder)
     finally:
         shutil.rmtree(folder)
 
 
 def measure(arguments, folder):
-    # Values and the state of Adagrad: 64 + 64 floats and a key.
-    rows = int(arguments.gigabytes * 1e9) // (8 + 8 * WIDTH)
+    rows = int(arguments.gigabytes * 1e9) // ROW_BYTES
     table = table_of(rows)
     training = Training(table, rows, arguments.batch)
     for _ in range(3):
         training.step()
-    size = rows * (8 + 8 * WIDTH)
+    size = rows * ROW_BYTES
     path = f"{folder}/dump"
-    report = {}
-    times = {"disk_write": [], "dump": [], "disk_read": [], "load": []}
+    names = ["dump", "load", "load_over_rows"]
+    names += [f"disk_{verb}_{way}" for verb in ("write", "read") for way in ("cached", "direct")]
+    times = {name: [] for name in names}
+    extra = {}
+    memory = Memory(DEVICES[arguments.device])
     for _ in range(arguments.repeats):
-        times["disk_write"].append(disk_write(folder, size))
-        with PeakMemory() as dump_memory:
-            start = time.perf_counter()
-            sok.dump(path, table)
-            times["dump"].append(time.perf_counter() - start)
-        times["disk_read"].append(disk_read(folder))
-        os.remove(f"{folder}/plain")
+        measure_disk(folder, size, times)
+        with memory:
+            times["dump"].append(timed(sok.dump, path, table))
+        extra["dump"] = memory.megabytes
         drop_from_cache(folder)
         other = sok.DynamicVariable(WIDTH, name="bench", capacity=rows)
-        start = time.perf_counter()
-        sok.load(path, other)
-        times["load"].append(time.perf_counter() - start)
+        times["load"].append(timed(sok.load, path, other))
+        drop_from_cache(folder)
+        with memory:  # the table is there, with all its memory
+            times["load_over_rows"].append(timed(sok.load, path, other))
+        extra["load_over_rows"] = memory.megabytes
         del other
         gc.collect()
         shutil.rmtree(path)
     best = {name: min(values) for name, values in times.items()}
-    report |= {
+    fastest = {verb: min(best[f"disk_{verb}_{way}"] for way in ("cached", "direct")) for verb in ("write", "read")}
+    report = {
         "gigabytes": size / 1e9,
         "rows": rows,
-        "seconds": times,
+        "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
         "gigabytes_per_second": {name: round(size / 1e9 / value, 3) for name, value in best.items()},
-        "dump_of_disk": round(best["disk_write"] / best["dump"], 3),
-        "load_of_disk": round(best["disk_read"] / best["load"], 3),
-        "dump_extra_megabytes": dump_memory.megabytes,
+        "dump_of_disk": round(fastest["write"] / best["dump"], 3),
+        "load_of_disk": round(fastest["read"] / best["load"], 3),
+        "memory": extra,
+        "beside_training": beside_training(training, table, path, arguments.steps, memory, best["dump"]),
+        "machine": {
+            "device": table.table.handle.device,
+            "cpus": len(os.sched_getaffinity(0)),
+            "processor": processor(),
+            "tensorflow": tf.__version__,
+            "load_average": os.getloadavg()[0],
+        },
     }
-    quiet = [training.step() for _ in range(arguments.steps)]
-    with PeakMemory() as beside_memory:
+    return report
+
+
+def beside_training(training, table, path, steps, memory, blocking):
+    quiet = [training.step() for _ in range(steps)]
+    with memory:
         start = time.perf_counter()
         handle = sok.dump(path, table, blocking=False)
         call = time.perf_counter() - start
@@ -173,30 +232,28 @@ def measure(arguments, folder):
         while not handle.done():
             beside.append(training.step())
         result = handle.result()
-    report["beside_training"] = {
+    return {
         "seconds_of_the_call": round(call, 4),
         "seconds": round(result.seconds, 3),
         "steps": len(beside),
-        "longest_step_ms": round(1e3 * max(beside), 2),
-        "median_step_ms": round(1e3 * float(np.median(beside)), 2),
+        "longest_step_ms": round(1e3 * max(beside, default=0), 2),
+        "median_step_ms": round(1e3 * float(np.median(beside or [0])), 2),
         "longest_step_without_ms": round(1e3 * max(quiet), 2),
         "median_step_without_ms": round(1e3 * float(np.median(quiet)), 2),
-        "longest_delay_of_blocking_time": round((max(max(beside), call) - float(np.median(quiet))) / best["dump"], 4),
-        "extra_megabytes": beside_memory.megabytes,
+        "longest_delay_of_blocking_time": round((max([call, *beside]) - float(np.median(quiet))) / blocking, 4),
         "copied_megabytes": round(result.extra_bytes / 1e6, 1),
-    }
-    report["machine"] = {
-        "device": table.table.handle.device,
-        "cpus": os.cpu_count(),
-        "processor": platform.processor() or platform.machine(),
-        "tensorflow": tf.__version__,
-    }
-    return report
+    } | memory.megabytes
+
+
+def processor():
+    found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.machine()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=4096)

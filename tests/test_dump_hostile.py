@@ -149,6 +149,8 @@ def test_manifests_that_are_none(dump, content, match):
         (["tables", 0, "shards", 0, "file"], "/etc/passwd", "which is no name of a file in a dump"),
         (["tables", 0, "shards", 0, "file"], "a\x00.safetensors", "which is no name of a file in a dump"),
         (["tables", 0, "shards", 0, "file"], "x" * 300 + ".safetensors", "which is no name of a file in a dump"),
+        (["tables", 0, "shards", 0, "rank"], 1, "was written by rank 1 of 1"),
+        (["tables", 0, "placement", "owner"], 3, "was written by rank 0, not by 3"),
         (["tables", 0, "shards", 0, "rows"], 10**18, "has 50 rows, its shards 1000000000000000000"),
         (["tables", 0, "shards", 0, "rows"], -1, "'rows' is -1"),
         (["tables", 0, "shards", 0, "rows"], 1.5, "'rows' is 1.5"),
@@ -201,6 +203,85 @@ def test_huge_counts_in_the_file_itself(dump):
     data["tables"][0]["shards"][0]["checksum"] = manifest.checksum(content)
     write(dump, data)
     assert_refused(dump, f"{path.name} is no file of tensors")
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        (b"[1, 2]", "its header is no object"),
+        (b"{", "is no file of tensors: Expecting"),
+        (b"[" * 5000, "is no file of tensors"),
+        ({"keys": 5}, "'keys' is 5"),
+        ({"keys": {"dtype": "I64", "shape": [10]}}, "'keys' is"),
+        ({"keys": {"dtype": [], "shape": [10], "data_offsets": [0, 80]}}, "'keys' is"),
+        ({"keys": {"dtype": "I64", "shape": [10], "data_offsets": [0, 80, 80]}}, "'keys' is"),
+        ({"keys": {"dtype": "I64", "shape": [10], "data_offsets": [0.0, 80.0]}}, "'keys' is"),
+        ({"keys": {"dtype": "I64", "shape": [10], "data_offsets": [-80, 0]}}, "'keys' lies at -80 to 0 of"),
+        ({"keys": {"dtype": "I64", "shape": [10], "data_offsets": [80, 0]}}, "'keys' lies at 80 to 0 of"),
+        ({"keys": {"dtype": "I64", "shape": [10], "data_offsets": [0, 2**70]}}, "'keys' lies at 0 to"),
+        ({"keys": {"dtype": "I64", "shape": [10], "data_offsets": [0, 72]}}, "'keys' lies at 0 to 72 of"),
+        ({"keys": {"dtype": "X9", "shape": [10], "data_offsets": [0, 80]}}, r"'keys' is None \[10\], not int64"),
+    ],
+)
+def test_headers_that_lie(dump, header, match):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    content = len(text).to_bytes(8, "little") + text + bytes(160)
+    data, path = read(dump), shard_of(dump)
+    path.write_bytes(content)
+    data["tables"][0]["rows"] = 10
+    data["tables"][0]["shards"][0] |= {"rows": 10, "bytes": len(content), "checksum": manifest.checksum(content)}
+    write(dump, data)
+    assert_refused(dump, match)
+
+
+def two_files(dump, second):
+    """The table's shard and another, with the key of `second`."""
+    data, path = read(dump), shard_of(dump)
+    arrays = {"keys": np.asarray([second]), "values": np.ones((1, 2), np.float32)}
+    content = safetensors.numpy.save(arrays)
+    (path.parent / "second.safetensors").write_bytes(content)
+    table = data["tables"][0]
+    shard = {"file": "second.safetensors", "rows": 1, "bytes": len(content), "checksum": manifest.checksum(content)}
+    table["shards"].append(table["shards"][0] | shard)
+    table["rows"] += 1
+    write(dump, data)
+
+
+def test_a_key_in_two_files(dump):
+    two_files(dump, 100)
+    table = sok.DynamicVariable(2, name="t")
+    assert sok.load(dump, table, strict=False).rows == {"t": 51}
+    two_files(dump, 7)
+    table = sok.DynamicVariable(2, name="t")
+    with pytest.raises(ValueError, match=r"names second\.safetensors twice"):
+        sok.load(dump, table, strict=False)
+    data = read(dump)
+    del data["tables"][0]["shards"][1]
+    data["tables"][0]["rows"] -= 1
+    write(dump, data)
+    with pytest.raises(ValueError, match="'t' has a key in two files"):
+        sok.load(dump, table, strict=False)
+    assert table.size == [0, 2]
+
+
+@pytest.mark.parametrize("where", [0, 200, -1])
+def test_an_empty_table_is_empty_after_damage(dump, where):
+    """Its rows are written while the files are being checked."""
+    path, table = shard_of(dump), sok.DynamicVariable(2, name="t")
+    content = path.read_bytes()
+    changed = bytearray(content)
+    changed[where] ^= 4
+    two_files(dump, 100)
+    path.write_bytes(changed)
+    seed, weight = table.table.seed, tf.Variable([7.0, 8.0], name="w")
+    with pytest.raises(ValueError, match=f"{path.name}: its checksum does not fit"):
+        sok.load(dump, [table, weight])
+    assert table.size == [0, 2]
+    assert table.table.seed == seed
+    np.testing.assert_array_equal(weight, [7.0, 8.0])
+    path.write_bytes(content)
+    assert sok.load(dump, [table, weight]).rows == {"t": 51}
+    assert table.size == [51, 2]
 
 
 def test_tensors_that_are_others(dump):

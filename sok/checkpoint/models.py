@@ -72,13 +72,28 @@ def load_model(filepath, *, custom_objects=None, compile=True, progress=None):  
         custom_objects, compile: as for `keras.models.load_model`.
 
     Raises:
-        ValueError: the file or its tables are damaged.
+        ValueError: the file or its tables are damaged, or the file is missing.
+        FileNotFoundError: the folder with the tables is not beside the file.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/m.keras"
+    >>> model = keras.Sequential([keras.Input((2,), dtype="int64"), sok.layers.DistributedEmbedding(4)])
+    >>> sok.save_model(model, path)
+    >>> sok.load_model(path).layers[0].table.dimension
+    4
     """
     path = _path(filepath)
-    with beside.using(beside.Beside()) as found:
-        model = keras.models.load_model(path, custom_objects=custom_objects, compile=compile)
-    if found.token is not None:
-        load(_folder(path, found.token), found.tables, progress=progress)
+    with Agreement(comm.current()).step():
+        with beside.using(beside.Beside()) as found:
+            model = keras.models.load_model(path, custom_objects=custom_objects, compile=compile)
+        folder = None if found.token is None else _folder(path, found.token)
+        if folder is not None and not folder.is_dir():
+            raise FileNotFoundError(
+                f"{path} has its tables in a folder {folder.name}, which is not beside it: move or copy that folder "
+                f"from where the model was saved to {folder.parent}, under this name"
+            )
+    if folder is not None:
+        load(folder, found.tables, progress=progress)
     return model
 
 

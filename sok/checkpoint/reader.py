@@ -321,13 +321,17 @@ def _as_keys(keys: np.ndarray) -> np.ndarray:
     return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64, copy=False)
 
 
+def _as_float32(values: Any) -> Any:
+    return values if values.dtype == np.float32 else tf.cast(tf.constant(values), tf.float32)
+
+
 def _import(match: Match, keys: Any, planes: dict[str, Any], replace: bool) -> None:
     """As `TableValue.write`. float32 arrays are not copied."""
     initials = {plane.name: plane.initial for plane in match.planes}
     _native.ops.sok_table_import(
         match.variable.table.handle,
         keys,
-        [values if values.dtype == np.float32 else tf.cast(tf.constant(values), tf.float32) for values in planes.values()],
+        [_as_float32(values) for values in planes.values()],
         planes=list(planes),
         initials=[initials[name] for name in planes],
         replace=replace,

@@ -46,9 +46,7 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(tf.as_dtype(name).as_numpy_dtype)
 
 
-def encode(
-    arrays: dict[str, np.ndarray], dtypes: dict[str, str], buffer: memoryview | None = None
-) -> memoryview:
+def encode(arrays: dict[str, np.ndarray], dtypes: dict[str, str], buffer: memoryview | None = None) -> memoryview:
     """A file of some arrays.
 
     Args:
@@ -121,7 +119,8 @@ def decode(data: memoryview, name: str, wanted: dict[str, tuple[str, tuple[int, 
         size = math.prod(shape) * numpy_dtype(dtype).itemsize
         if not 0 <= begin <= end <= len(body) or end - begin != size:
             raise ValueError(
-                f"{name} is no file of tensors: {tensor!r} lies at {begin} to {end} of {len(body)} bytes, and has {size}"
+                f"{name} is no file of tensors: {tensor!r} lies at {begin} to {end} of {len(body)} bytes, and needs "
+                f"{size}"
             )
         result[tensor] = np.frombuffer(body[begin:end], numpy_dtype(dtype)).reshape(shape)
     return result

@@ -3,6 +3,7 @@
 """Dumps of N ranks on M ranks: the same rows, states and step, and the same training afterwards."""
 
 import json
+import time
 
 import keras
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import sok
-from sok.checkpoint import parts, shards
+from sok.checkpoint import parts, shards, writer
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
@@ -194,7 +195,7 @@ def failing_dump(folder, rank):
     if sok.rank() == rank:
         original = shards.encode
 
-        def fail(arrays):
+        def fail(*_):
             raise OSError(28, "No space left on device")
 
         shards.encode = fail
@@ -216,6 +217,95 @@ def test_a_rank_that_cannot_write_fails_the_dump_on_all(ranks, tmp_path, rank):
         assert "No space left on device" in text
     loaded, _ = zip(*ranks.run(load_and_train, folder, "adam"), strict=True)
     assert_equal(loaded, dumped, rtol=0, atol=0)
+
+
+def fail_and_dump_again(folder):
+    """Rank 0 fails and tries again at once; the others are slow to look what has become of the first dump."""
+    trainer = Trainer("sgd")
+    trainer.step(0)
+    wait, finish = parts.await_outcome, writer._Dump._finish
+
+    def wait_later(*args):
+        time.sleep(1.0)
+        wait(*args)
+
+    def fail(self, *args):
+        raise OSError(28, "No space left on device")
+
+    parts.await_outcome, writer._Dump._finish = wait_later, fail
+    try:
+        sok.dump(folder, trainer.variables, trainer.optimizer)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+    finally:
+        parts.await_outcome, writer._Dump._finish = wait, finish
+    start = time.monotonic()
+    sok.dump(folder, trainer.variables, trainer.optimizer)
+    return text, time.monotonic() - start, trainer.contents()
+
+
+def test_a_dump_right_after_one_that_failed(ranks, tmp_path):
+    """The others have heard of the failure before the remains of the first are removed."""
+    folder = str(tmp_path / "d")
+    results = ranks.run(fail_and_dump_again, folder)
+    for text, seconds, _ in results:
+        assert "No space left on device" in text
+        assert seconds < 60  # of the 120 after which a rank gives up
+    loaded = ranks.run(load_only, folder)
+    assert_equal(loaded, [contents for _, _, contents in results], rtol=0, atol=0)
+    assert len(list((tmp_path / "d").glob("data-*"))) == 1
+
+
+def load_only(folder):
+    trainer = Trainer("sgd", seed=9)
+    sok.load(folder, trainer.variables, trainer.optimizer)
+    return trainer.contents()
+
+
+def no_snapshot(folder, rank):
+    """A rank that has no memory for a snapshot."""
+    trainer = Trainer("sgd")
+    trainer.step(0)
+    original = writer.TableSnapshot
+
+    def fail(*_, **__):
+        raise MemoryError("no memory for a copy")
+
+    if sok.rank() == rank:
+        writer.TableSnapshot = fail
+    try:
+        sok.dump(folder, trainer.variables, blocking=False)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        writer.TableSnapshot = original
+    return ""
+
+
+def test_a_rank_without_memory_stops_the_call_on_all(ranks, tmp_path):
+    texts = ranks.run(no_snapshot, str(tmp_path / "d"), 1)
+    assert texts[1] == "MemoryError: no memory for a copy"
+    assert texts[0] == "RuntimeError: rank 1: MemoryError: no memory for a copy"
+
+
+def load_own_folder(folder):
+    trainer = Trainer("sgd", seed=9)
+    trainer.step(50)
+    before = trainer.contents()
+    try:
+        sok.load(f"{folder}/{sok.rank()}", trainer.variables)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", before, trainer.contents()
+    return "", before, trainer.contents()
+
+
+def test_ranks_that_see_different_dumps(ranks, tmp_path):
+    for rank in range(ranks.size):
+        ranks.run(train_and_dump, str(tmp_path / str(rank)), "sgd")
+    for text, before, after in ranks.run(load_own_folder, str(tmp_path)):
+        assert "the ranks do not see the same dump" in text
+        assert "rank 1: data-" in text
+        assert_equal([after], [before], rtol=0, atol=0)
 
 
 def dump_elsewhere(folder):
