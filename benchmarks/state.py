@@ -6,15 +6,19 @@
     python benchmarks/state.py --gigabytes 2 --device gpu --repeats 2 --out benchmarks/results/state_gpu.json
 
 The disk's rate: one file of as many bytes, in pieces of 32 MB, written and flushed, then read with a cold
-cache: through the page cache, and past it (O_DIRECT). Shares are of the faster one. Peak host memory is that
-of the process above what it held before, from /proc; device memory is that of TensorFlow's allocator. Beside
-training: a thread dumps while steps go on; what it delays is the longest step against the median of those
-without a dump.
+cache: through the page cache, and past it (O_DIRECT). Shares are of the faster one. `load` is into a new
+table, whose pages the system has to find and clear: `new_pages` does that alone, for as many bytes, on all
+cores. `load_again` is into a table that was emptied and has its pages, `load_over_rows` into one with rows,
+which reads every file twice. Peak host memory is that of the process above what it held before, from /proc;
+device memory is that of TensorFlow's allocator. Beside training: a thread dumps while steps go on; what it
+delays is the longest step against the median of those without a dump.
 """
 
 import argparse
+import concurrent.futures
 import gc
 import json
+import mmap
 import os
 import pathlib
 import platform
@@ -125,6 +129,22 @@ def measure_disk(folder, size, times):
         os.remove(path)
 
 
+def new_pages(size):
+    """Touches fresh memory, in huge pages if there are any, as a table's slabs do."""
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    cores = len(os.sched_getaffinity(0))
+    parts = np.array_split(np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE], cores)
+
+    def touch(part):
+        part[:] = 1
+
+    start = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        list(pool.map(touch, parts))
+    return time.perf_counter() - start
+
+
 def table_of(rows, name="bench"):
     table = sok.DynamicVariable(WIDTH, name=name, capacity=rows, seed=1)
     piece = 1 << 17
@@ -180,7 +200,7 @@ def measure(arguments, folder):
         training.step()
     size = rows * ROW_BYTES
     path = f"{folder}/dump"
-    names = ["dump", "load", "load_over_rows"]
+    names = ["dump", "load", "load_over_rows", "load_again", "new_pages"]
     names += [f"disk_{verb}_{way}" for verb in ("write", "read") for way in ("cached", "direct")]
     times = {name: [] for name in names}
     extra = {}
@@ -191,12 +211,15 @@ def measure(arguments, folder):
             times["dump"].append(timed(sok.dump, path, table))
         extra["dump"] = memory.megabytes
         drop_from_cache(folder)
+        times["new_pages"].append(new_pages(size))
         other = sok.DynamicVariable(WIDTH, name="bench", capacity=rows)
         times["load"].append(timed(sok.load, path, other))
-        drop_from_cache(folder)
-        with memory:  # the table is there, with all its memory
-            times["load_over_rows"].append(timed(sok.load, path, other))
-        extra["load_over_rows"] = memory.megabytes
+        for name in ("load_over_rows", "load_again"):
+            drop_from_cache(folder)
+            with memory:
+                times[name].append(timed(sok.load, path, other))
+            extra[name] = memory.megabytes
+            sok.erase(other, sok.export(other)[0])
         del other
         gc.collect()
         shutil.rmtree(path)

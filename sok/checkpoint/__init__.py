@@ -6,9 +6,10 @@
 """
 
 from sok.checkpoint.background import DumpHandle, DumpResult
-from sok.checkpoint.imported import load_parquet, load_rows, load_sok2
+from sok.checkpoint.imported import load_parquet, load_rows
 from sok.checkpoint.models import load_model, save_model
 from sok.checkpoint.reader import LoadResult, load, read_manifest
+from sok.checkpoint.sok2 import load_sok2
 from sok.checkpoint.static_export import export_static
 from sok.checkpoint.writer import dump
 

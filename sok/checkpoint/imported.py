@@ -1,11 +1,9 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows from elsewhere: NVIDIA's SOK 2, numpy arrays, Parquet files."""
+"""Rows from elsewhere: numpy arrays, Parquet files."""
 
 import os
-import string
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,9 @@ import tensorflow as tf
 from sok import comm, inputs
 from sok.checkpoint.agreement import Agreement
 from sok.lookup import check_table
+from sok.stages.route import kept_here
 from sok.table_variable import TableVariable
 
-# SOK 2's header: the table's name, the kind of file, the state's name, the type; right-justified text.
-_NAME_BYTES, _STATE_BYTES = 256, 32
-_HEADER_BYTES = _NAME_BYTES + 4 + _STATE_BYTES + 4
-# Kinds of files.
-_KEY, _WEIGHT = 0, 1
-# Numbers of types.
-_DTYPES = {
-    "key": {0: "int32", 1: "int64", 2: "uint32", 3: "uint64"},
-    "weight": {4: "float16", 5: "float32", 6: "float64"},
-}
 _PIECE_ROWS_BYTES = 32 << 20
 
 
@@ -45,6 +34,7 @@ def load_rows(variable, ids, values) -> int:
 
     Raises:
         ValueError: shapes do not fit, or an id occurs twice.
+        TypeError: ids are no integers, or values no numbers.
 
     >>> table = sok.DynamicVariable(2)
     >>> sok.checkpoint.load_rows(table, np.array([3, 5]), np.ones((2, 2)))
@@ -58,16 +48,35 @@ def load_rows(variable, ids, values) -> int:
                 f"table {variable.name!r} takes ids [n] and values [n, {variable.dimension}], got "
                 f"{list(ids.shape)} and {list(values.shape)}"
             )
+        kind = tf.as_dtype(values.dtype)
+        if not (kind.is_floating or kind.is_integer):
+            raise TypeError(f"table {variable.name!r}: values must be numbers, got {kind.name}")
         different = np.unique(ids)
         if len(different) != len(ids):
             ordered = np.sort(ids)
             raise ValueError(f"the id {ordered[1:][ordered[1:] == ordered[:-1]][0]} occurs twice")
         keys = inputs.to_keys(tf.constant(ids), variable.key_dtype, "ids")
+    return write_planes(variable, keys, {"values": values}, {})
+
+
+def write_planes(variable: TableVariable, keys: Any, planes: dict[str, Any], initials: dict[str, float]) -> int:
+    """Writes rows that have been checked, this rank those that it keeps; how many there are.
+
+    Args:
+        keys: int64 [n], all different.
+        planes: "values" and states, [n, width].
+        initials: of states that the table does not have yet: what its other rows get.
+    """
     rows = max(1, _PIECE_ROWS_BYTES // (4 * variable.dimension))
-    for begin in range(0, len(ids), rows):
+    for begin in range(0, len(keys), rows):
         piece = slice(begin, begin + rows)
-        variable.write_rows(keys[piece], tf.cast(values[piece], tf.float32))
-    return len(ids)
+        positions, local = kept_here(variable, tf.constant(keys[piece]))
+        parts = {
+            name: tf.gather(tf.cast(tf.constant(values[piece]), tf.float32), positions)
+            for name, values in planes.items()
+        }
+        variable.table.write(local, parts, initials, replace=False)
+    return len(keys)
 
 
 def load_parquet(variable, path, *, key="key", vector="vector") -> int:
@@ -84,6 +93,12 @@ def load_parquet(variable, path, *, key="key", vector="vector") -> int:
     Raises:
         ValueError: a column is missing or of another type, or a vector has another length.
         ImportError: pyarrow is not installed.
+
+    >>> import pyarrow, pyarrow.parquet, tempfile
+    >>> path = tempfile.mkdtemp() + "/rows.parquet"
+    >>> pyarrow.parquet.write_table(pyarrow.table({"key": [7, 8], "vector": [[1.0, 2.0], [3.0, 4.0]]}), path)
+    >>> sok.checkpoint.load_parquet(sok.DynamicVariable(2), path)
+    2
     """
     check_table(variable)
     with Agreement(comm.current()).step():
@@ -122,76 +137,3 @@ def _parquet_pieces(variable: TableVariable, path: Any, key: str, vector: str) -
             )
         values = np.asarray(column.flatten(), np.float32).reshape(len(batch), variable.dimension)
         yield np.asarray(ids), values
-
-
-def load_sok2(path, load_vars) -> dict[str, int]:
-    """Writes rows that NVIDIA's SOK 2 dumped: the files `<name>-key` and `<name>-weight` of a folder.
-
-    Its files of optimizer states have names of its own formulas; states start anew here.
-
-    Args:
-        path: the folder.
-        load_vars: tables, a list of them, or a dict from SOK 2's names.
-
-    Returns:
-        how many rows each has got.
-
-    Raises:
-        ValueError: a file is missing, cut or of another table, or does not fit; nothing has changed then.
-    """
-    from sok.checkpoint import variables
-
-    tables, others = variables.named(load_vars, "load_vars")
-    if others:
-        raise ValueError(f"SOK 2 dumps tables only, got {', '.join(others)}")
-    with Agreement(comm.current()).step():
-        found = {name: _read_sok2(Path(os.fspath(path)), name, table) for name, table in tables.items()}
-    return {name: load_rows(tables[name], ids, values) for name, (ids, values) in found.items()}
-
-
-def _read_sok2(folder: Path, name: str, table: TableVariable) -> tuple[np.ndarray, np.ndarray]:
-    # As SOK 2 makes names of files.
-    stem = "".join("_" if letter in string.punctuation else letter for letter in name)
-    key_file, weight_file = folder / f"{stem}-key", folder / f"{stem}-weight"
-    weights = _sok2_array(weight_file, (name, stem), "weight")
-    if weights.size % table.dimension:
-        raise ValueError(f"{weight_file} has {weights.size} numbers, which are no rows of {table.dimension}")
-    values = weights.reshape(-1, table.dimension)
-    ids = _sok2_array(key_file, (name, stem), "key")
-    if len(ids) != len(values):
-        raise ValueError(f"{key_file} has {len(ids)} keys, {weight_file.name} {len(values)} rows")
-    if not np.can_cast(ids.dtype, table.key_dtype) and len(ids) and not (
-        ids.min() >= 0 and ids.max() <= np.iinfo(table.key_dtype).max
-    ):
-        raise ValueError(f"{key_file} has {ids.dtype} keys that the table's {table.key_dtype} cannot hold")
-    ids = ids.astype(table.key_dtype)
-    if table.is_static and len(ids) and not 0 <= ids.min() <= ids.max() < table.total_rows:
-        raise ValueError(f"{key_file} has keys from {ids.min()} to {ids.max()}, the table {table.total_rows} rows")
-    if len(np.unique(ids)) != len(ids):
-        raise ValueError(f"{key_file} has a key twice")
-    return ids, values
-
-
-def _sok2_array(path: Path, names: tuple[str, ...], what: str) -> np.ndarray:
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing") from None
-    if size < _HEADER_BYTES:
-        raise ValueError(f"{path} has {size} bytes, less than the header of {_HEADER_BYTES}")
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    held = header[:_NAME_BYTES].strip(b"\x00 ").decode(errors="replace")
-    kind = int.from_bytes(header[_NAME_BYTES : _NAME_BYTES + 4], "big")
-    number = int.from_bytes(header[-4:], "big")
-    # Some versions leave the name empty.
-    if held and held not in names:
-        raise ValueError(f"{path} belongs to the table {held!r}, not {names[0]!r}")
-    if kind != {"key": _KEY, "weight": _WEIGHT}[what]:
-        raise ValueError(f"{path} is a file of the kind {kind}, not of {what}s")
-    if number not in _DTYPES[what]:
-        raise ValueError(f"{path} has the type {number}; known are {_DTYPES[what]}")
-    dtype = np.dtype(_DTYPES[what][number])
-    if (size - _HEADER_BYTES) % dtype.itemsize:
-        raise ValueError(f"{path} was cut: {size - _HEADER_BYTES} bytes are no whole numbers of {dtype}")
-    return np.memmap(path, dtype, "r", _HEADER_BYTES) if size > _HEADER_BYTES else np.zeros(0, dtype)

@@ -22,7 +22,7 @@ from sok.checkpoint.progress import Progress
 from sok.checkpoint.snapshot import TableSnapshot
 from sok.checkpoint.storage import open_storage
 
-# Shards on their way to the disk at once, and who takes them there. One more is being filled.
+# Shards on their way to the disk at once, and who takes them there. One more is being read.
 _IN_FLIGHT = 2
 
 # Of a shard's file, before its rows: names and shapes of its arrays.
@@ -183,7 +183,7 @@ class _Dump:
         described = list(self._tables.items())
         written, held = [], 0
         largest = max((table.rows_a_shard * table.row_bytes for table in self._tables.values()), default=0)
-        buffers = files.Buffers(_IN_FLIGHT + 1, largest + _HEADER_BYTES)
+        buffers = files.Buffers(_IN_FLIGHT, largest + _HEADER_BYTES)
         with concurrent.futures.ThreadPoolExecutor(_IN_FLIGHT, "sok.dump") as pool:
             for number, (name, table) in enumerate(described):
                 written.append(self._write_table(pool, buffers, number, name, table))
@@ -200,9 +200,10 @@ class _Dump:
     def _write_table(
         self, pool, buffers: files.Buffers, number: int, name: str, table: TableSnapshot
     ) -> tuple[manifest.Shard, ...]:
-        def write(file: str, buffer: memoryview, data: memoryview, rows: int) -> manifest.Shard:
+        def write(file: str, arrays: dict[str, np.ndarray]) -> manifest.Shard:
+            buffer = buffers.take()
             try:
-                return self._write_shard(file, data, rows)
+                return self._write_shard(file, shards.encode(arrays, table.dtypes, buffer), len(arrays["keys"]))
             finally:
                 buffers.give(buffer)
 
@@ -211,10 +212,8 @@ class _Dump:
         for piece, arrays in enumerate(table.pieces()):
             while len(on_their_way) >= _IN_FLIGHT:
                 written.append(on_their_way.popleft().result())
-            buffer = buffers.take()
-            data, rows = shards.encode(arrays, table.dtypes, buffer), len(arrays["keys"])
-            file = _file_name(number, name, self._rank, piece)
-            on_their_way.append(pool.submit(write, file, buffer, data, rows))
+            on_their_way.append(pool.submit(write, _file_name(number, name, self._rank, piece), arrays))
+            del arrays
         return tuple(written + [future.result() for future in on_their_way])
 
     def _write_shard(self, file: str, data: memoryview, rows: int) -> manifest.Shard:
