@@ -7,6 +7,7 @@
 #include "cc_ops/cpu/bag_reader.h"
 #include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/bag_task.h"
+#include "cc_ops/cpu/grouping.h"
 #include "cc_ops/cpu/stages.h"
 
 namespace sok::cpu {
@@ -35,9 +36,72 @@ void combine(const LookupFeature& feature, const BagTask& task, const Row* rows)
   });
 }
 
+// The features of a call that read one hash table.
+struct Training {
+  Table* table;
+  std::vector<std::size_t> features;
+  std::shared_ptr<Grouping> grouping;
+};
+
+// Gives every id of a hash table a row: rows[feature][id].
+Status insert_ids(Executor& executor, const std::vector<LookupFeature>& features,
+                  const std::shared_ptr<const void>& memory,
+                  std::vector<std::unique_ptr<Row[]>>* rows) {
+  std::vector<Training> tables;
+  std::map<Table*, std::size_t> number;
+  std::vector<std::int64_t> ids;
+  for (std::size_t f = 0; f < features.size(); ++f) {
+    Table* table = features[f].table;
+    if (table->config().is_static()) continue;
+    if (number.emplace(table, tables.size()).second) {
+      tables.push_back({table, {}, nullptr});
+      ids.push_back(0);
+    }
+    const std::int64_t count = features[f].bags.ids_count();
+    tables[number[table]].features.push_back(f);
+    ids[number[table]] += count;
+    (*rows)[f].reset(new Row[count]);
+  }
+  for_each_table(executor, ids, [&](std::size_t t, Executor& by) {
+    std::vector<Bags> bags;
+    for (std::size_t f : tables[t].features) bags.push_back(features[f].bags);
+    tables[t].grouping = std::make_shared<Grouping>(by, *tables[t].table, std::move(bags));
+  });
+  struct Piece {
+    std::size_t table, part;
+  };
+  std::vector<Piece> pieces;
+  std::int64_t keys = 0;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const Grouping& grouping = *tables[t].grouping;
+    SOK_RETURN_IF_ERROR(grouping.check());
+    SOK_RETURN_IF_ERROR(tables[t].table->reserve(executor, grouping.keys()));
+    for (std::size_t p = 0; p < grouping.parts().size(); ++p) pieces.push_back({t, p});
+    keys += grouping.count();
+  }
+  const auto count = static_cast<std::int64_t>(pieces.size());
+  executor.parallel_for(
+      count, keys * 40 / std::max<std::int64_t>(1, count), [&](std::int64_t begin, std::int64_t end) {
+        std::vector<Row*> rows_of_features;
+        for (std::int64_t i = begin; i < end; ++i) {
+          const Training& t = tables[pieces[i].table];
+          rows_of_features.clear();
+          for (std::size_t f : t.features) rows_of_features.push_back((*rows)[f].get());
+          t.grouping->find_or_insert(pieces[i].part, t.table, rows_of_features.data());
+        }
+      });
+  for (Training& t : tables) {
+    t.table->settle();
+    t.grouping->keep(memory);
+    t.table->keep(memory == nullptr ? nullptr : std::move(t.grouping));
+  }
+  return {};
+}
+
 }  // namespace
 
-Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bool insert) {
+Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bool insert,
+              const std::shared_ptr<const void>& memory) {
   std::map<Table*, std::vector<IdSpan>> spans;
   std::int64_t ids = 0, width = 0;
   for (const LookupFeature& feature : features) {
@@ -48,49 +112,29 @@ Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bo
     width = std::max(width, feature.table->config().dimension);
   }
   for (auto& [table, table_spans] : spans) catch_up(executor, *table, table_spans);
+  // Before any is read: a row may be read only when whoever inserted it has filled it.
+  std::vector<std::unique_ptr<Row[]>> inserted(features.size());
+  if (insert) SOK_RETURN_IF_ERROR(insert_ids(executor, features, memory, &inserted));
+
   const std::vector<BagTask> tasks = split(features);
   const auto task_count = static_cast<std::int64_t>(tasks.size());
-  const std::int64_t find_cost = ids / std::max<std::int64_t>(1, task_count) * 30;
-  const std::int64_t combine_cost =
-      ids / std::max<std::int64_t>(1, task_count) * (10 + width / 2) + 1000;
-
-  if (!insert) {
-    executor.parallel_for(task_count, find_cost + combine_cost,
-                          [&](std::int64_t begin, std::int64_t end) {
-      std::vector<Row> rows;
-      for (std::int64_t t = begin; t < end; ++t) {
-        const LookupFeature& feature = features[tasks[t].feature];
-        const std::int64_t first = feature.bags.begin(tasks[t].first_bag);
-        const std::int64_t count = feature.bags.end(tasks[t].last_bag - 1) - first;
-        rows.resize(count);
-        feature.table->find(feature.bags.ids + first, count, rows.data());
-        combine(feature, tasks[t], rows.data());
-      }
-    });
-    return {};
-  }
-
-  // Two passes: a row may be read only when whoever inserted it has filled it.
-  for (auto& [table, table_spans] : spans) {
-    SOK_RETURN_IF_ERROR(table->reserve(executor, table_spans));
-  }
-  std::vector<std::vector<Row>> rows(features.size());
-  for (std::size_t f = 0; f < features.size(); ++f) rows[f].resize(features[f].bags.ids_count());
-  executor.parallel_for(task_count, find_cost, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t cost =
+      ids / std::max<std::int64_t>(1, task_count) * ((insert ? 10 : 40) + width / 2) + 1000;
+  executor.parallel_for(task_count, cost, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Row> found;
     for (std::int64_t t = begin; t < end; ++t) {
       const LookupFeature& feature = features[tasks[t].feature];
       const std::int64_t first = feature.bags.begin(tasks[t].first_bag);
-      feature.table->find_or_insert(feature.bags.ids + first,
-                                    feature.bags.end(tasks[t].last_bag - 1) - first,
-                                    rows[tasks[t].feature].data() + first);
-    }
-  });
-  for (auto& [table, table_spans] : spans) table->settle();
-  executor.parallel_for(task_count, combine_cost, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      const LookupFeature& feature = features[tasks[t].feature];
-      combine(feature, tasks[t],
-              rows[tasks[t].feature].data() + feature.bags.begin(tasks[t].first_bag));
+      const Row* rows = inserted[tasks[t].feature].get();
+      if (rows != nullptr) {
+        rows += first;
+      } else {
+        const std::int64_t count = feature.bags.end(tasks[t].last_bag - 1) - first;
+        found.resize(count);
+        feature.table->find(feature.bags.ids + first, count, found.data());
+        rows = found.data();
+      }
+      combine(feature, tasks[t], rows);
     }
   });
   return {};

@@ -9,59 +9,44 @@
 namespace sok::cpu {
 namespace {
 
-// A table with fewer ids is one thread's: several such tables share the threads.
-constexpr std::int64_t kSmallBatch = 16384;
-
-std::int64_t ids_of(const MergeUpdate& update) {
-  std::int64_t ids = 0;
-  for (const MergeFeature& feature : update.features) ids += feature.bags.ids_count();
-  return ids;
-}
-
 std::vector<std::unique_ptr<Merge>> merge_all(Executor& executor,
                                               const std::vector<MergeUpdate>& updates) {
   std::vector<std::unique_ptr<Merge>> merges(updates.size());
-  const auto merge = [&](std::size_t i, Executor& by) {
+  std::vector<std::int64_t> ids;
+  for (const MergeUpdate& update : updates) {
+    ids.push_back(0);
+    for (const MergeFeature& feature : update.features) ids.back() += feature.bags.ids_count();
+  }
+  for_each_table(executor, ids, [&](std::size_t i, Executor& by) {
     const MergeUpdate& u = updates[i];
     merges[i] = std::make_unique<Merge>(by, *u.table, u.features, u.table->config().dimension);
-  };
-  std::vector<std::size_t> small;
-  std::int64_t ids = 0;
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    if (ids_of(updates[i]) < kSmallBatch) {
-      small.push_back(i);
-      ids += ids_of(updates[i]);
-    } else {
-      merge(i, executor);
-    }
-  }
-  const auto count = static_cast<std::int64_t>(small.size());
-  executor.parallel_for(count, ids * 16 / std::max<std::int64_t>(1, count) + 1000,
-                        [&](std::int64_t begin, std::int64_t end) {
-                          ThreadExecutor alone(1);
-                          for (std::int64_t i = begin; i < end; ++i) merge(small[i], alone);
-                        });
+  });
   return merges;
 }
 
-// Finds or inserts the keys of a part, and updates their rows. Its keys belong to no other part, so that
-// a new row is complete here when it is read.
+// Updates the rows of a part's keys, after finding them where the lookup has not done that. They belong to no
+// other part, so that a new row is complete here when it is read.
 void update_part(const RowUpdate& update, Table* table, const Merge& merge,
-                 const Merge::Part& part) {
+                 const Grouping::Part& part) {
   const std::int64_t width = table->config().dimension, count = part.count();
   std::vector<float> scratch(kRowsAhead * width);
-  std::vector<Row> rows(count);
-  table->find_or_insert(part.keys.data(), count, rows.data());
-  prefetch_rows(update, rows.data(), std::min(kRowsAhead, count));
+  std::vector<Row> found;
+  const Row* rows = part.rows.data();
+  if (!merge.grouping().kept()) {
+    found.resize(part.keys.size());
+    table->find_or_insert(part.keys.data(), count, found.data());
+    rows = found.data();
+  }
+  prefetch_rows(update, rows, std::min(kRowsAhead, count));
   for (std::int64_t begin = 0; begin < count; begin += kRowsAhead) {
     const std::int64_t n = std::min(kRowsAhead, count - begin);
     const std::int64_t ahead = std::min(begin + 2 * kRowsAhead, count);
-    if (ahead > begin + n) prefetch_rows(update, rows.data() + begin + n, ahead - begin - n);
+    if (ahead > begin + n) prefetch_rows(update, rows + begin + n, ahead - begin - n);
     const float* gradients[kRowsAhead];
     for (std::int64_t i = 0; i < n; ++i) {
       gradients[i] = merge.sum(part, begin + i, scratch.data() + i * width);
     }
-    update_rows(update, rows.data() + begin, gradients, n);
+    update_rows(update, rows + begin, gradients, n);
   }
 }
 
@@ -69,7 +54,7 @@ void update_part(const RowUpdate& update, Table* table, const Merge& merge,
 void preserve(Executor& executor, Table* table, const Merge& merge) {
   if (!table->has_snapshots()) return;
   std::vector<Row> rows;
-  for (const Merge::Part& part : merge.parts()) {
+  for (const Grouping::Part& part : merge.grouping().parts()) {
     rows.resize(part.keys.size());
     table->find(part.keys.data(), part.count(), rows.data());
     table->preserve(executor, rows.data(), part.count());
@@ -78,7 +63,7 @@ void preserve(Executor& executor, Table* table, const Merge& merge) {
 
 struct Piece {
   std::size_t update;
-  const Merge::Part* part;
+  const Grouping::Part* part;
 };
 
 }  // namespace
@@ -96,14 +81,13 @@ Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::
   std::vector<Piece> pieces;
   std::int64_t cost = 0;
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    SOK_RETURN_IF_ERROR(merges[i]->check());
-    std::vector<IdSpan> keys;
-    for (const Merge::Part& part : merges[i]->parts()) {
-      keys.push_back({part.keys.data(), part.count()});
-      pieces.push_back({i, &part});
+    const Grouping& grouping = merges[i]->grouping();
+    SOK_RETURN_IF_ERROR(grouping.check());
+    for (const Grouping::Part& part : grouping.parts()) pieces.push_back({i, &part});
+    cost += grouping.count() * (50 + updates[i].table->config().dimension);
+    if (!grouping.kept()) {
+      SOK_RETURN_IF_ERROR(updates[i].table->reserve(executor, grouping.keys()));
     }
-    cost += merges[i]->count() * (50 + updates[i].table->config().dimension);
-    SOK_RETURN_IF_ERROR(updates[i].table->reserve(executor, keys));
   }
   std::vector<RowUpdate> rows;
   for (std::size_t i = 0; i < updates.size(); ++i) {
@@ -120,7 +104,10 @@ Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::
                             update_part(rows[i], updates[i].table, *merges[i], *pieces[p].part);
                           }
                         });
-  for (const MergeUpdate& u : updates) u.table->settle();
+  for (const MergeUpdate& u : updates) {
+    u.table->settle();
+    u.table->keep(nullptr);
+  }
   return {};
 }
 

@@ -6,6 +6,7 @@
 #define SOK_CPU_STAGES_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cc_ops/core/optimizer_spec.h"
@@ -28,7 +29,11 @@ struct LookupFeature {
 
 // Find, read, combine and write for all features of a call. With `insert`, every new id has its row
 // when this returns; without, no table changes and unknown ids read the table's default row.
-Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bool insert);
+//
+// `memory` keeps the ids, row splits and weights where they are, as they are: hash tables then remember where
+// they found the ids of a call with `insert`, and the update that follows need not find them again.
+Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bool insert,
+              const std::shared_ptr<const void>& memory = nullptr);
 
 // weights.cc ---------------------------------------------------------------------------------------
 

@@ -348,6 +348,7 @@ void Table::for_each_snapshot(F&& f) {
 
 std::int64_t Table::erase(const Key* ids, std::int64_t count) {
   ThreadExecutor executor(1);
+  keep(nullptr);
   std::int64_t erased = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t slot = index_.find_slot(ids[i], index_.hash(ids[i]));
@@ -371,6 +372,7 @@ std::int64_t Table::erase(const Key* ids, std::int64_t count) {
 
 void Table::clear() {
   ThreadExecutor executor(1);
+  keep(nullptr);
   if (config_.is_static()) {
     if (!snapshots_.empty()) {
       std::vector<Key> keys;

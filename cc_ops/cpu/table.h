@@ -19,6 +19,7 @@
 
 namespace sok::cpu {
 
+class Grouping;
 class Snapshot;
 
 // Ids of one feature, as they came.
@@ -76,6 +77,10 @@ class Table {
   void find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank = false);
   // Ends a round of find_or_insert.
   void settle();
+
+  // The ids of the last training lookup, with their rows, until an update has used them or keys are forgotten.
+  void keep(std::shared_ptr<const Grouping> grouping) { grouping_ = std::move(grouping); }
+  const std::shared_ptr<const Grouping>& grouping() const { return grouping_; }
 
   // Forgets keys; how many of them were there. Their rows are used again by later insertions.
   std::int64_t erase(const Key* ids, std::int64_t count);
@@ -159,6 +164,7 @@ class Table {
   std::atomic<std::int64_t> inserted_{0};  // since the last settle
   std::int64_t total_inserted_ = 0, total_erased_ = 0, growths_ = 0;
   Lag lag_;
+  std::shared_ptr<const Grouping> grouping_;
   std::vector<std::weak_ptr<Snapshot>> snapshots_;
 };
 

@@ -22,23 +22,25 @@ struct Prepared {
 };
 
 // Sums the gradients of equal keys, unless they are known to be different.
-void merge_keys(Executor& executor, const TableUpdate& update, Prepared* prepared) {
+Status merge_keys(Executor& executor, const TableUpdate& update, Prepared* prepared) {
   prepared->keys = update.keys;
   prepared->gradients = update.gradients;
   prepared->count = update.count;
-  if (update.unique) return;
+  if (update.unique) return {};
   const std::int64_t width = update.table->config().dimension;
   MergeFeature each;
   each.bags.ids = update.keys;
   each.bags.bags = update.count;
   each.gradient = {RowType::kFloat32, const_cast<float*>(update.gradients)};
-  Merge merge(executor, *update.table, {each}, width);
+  const Merge merge(executor, *update.table, {each}, width);
+  SOK_RETURN_IF_ERROR(merge.grouping().check());
   prepared->merged_keys.resize(merge.count());
   prepared->merged_gradients.resize(merge.count() * width);
   merge.write(executor, prepared->merged_keys.data(), prepared->merged_gradients.data());
   prepared->keys = prepared->merged_keys.data();
   prepared->gradients = prepared->merged_gradients.data();
   prepared->count = merge.count();
+  return {};
 }
 
 void find_rows(Executor& executor, Table* table, Prepared* prepared) {
@@ -115,7 +117,7 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
       for (PlaneSpec& plane : lag_planes()) planes.push_back(std::move(plane));
     }
     SOK_RETURN_IF_ERROR(u.table->attach_planes(planes));
-    merge_keys(executor, u, &prepared[i]);
+    SOK_RETURN_IF_ERROR(merge_keys(executor, u, &prepared[i]));
     SOK_RETURN_IF_ERROR(
         u.table->reserve(executor, {{prepared[i].keys, prepared[i].count}}));
   }

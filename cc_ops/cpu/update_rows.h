@@ -29,7 +29,7 @@ struct RowUpdate {
 };
 
 // Rows that should be on their way into the cache while others are updated.
-constexpr std::int64_t kRowsAhead = 16;
+constexpr std::int64_t kRowsAhead = 32;
 
 // Brings rows and their states into the cache.
 void prefetch_rows(const RowUpdate& update, const Row* rows, std::int64_t count);

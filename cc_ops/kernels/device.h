@@ -53,7 +53,7 @@ class CpuDevice {
   // Whether the host may read the op's inputs.
   static constexpr bool kOnHost = true;
 
-  explicit CpuDevice(tensorflow::OpKernelContext* context) : executor_(context) {}
+  explicit CpuDevice(tensorflow::OpKernelContext* context) : context_(context), executor_(context) {}
 
   Status create(TableConfig config, std::unique_ptr<Table>* table) {
     const Initializer initializer = config.initializer;
@@ -65,7 +65,13 @@ class CpuDevice {
   }
 
   Status lookup(const std::vector<LookupFeature>& features, bool insert) {
-    return cpu::lookup(executor_, features, insert);
+    if (!insert) return cpu::lookup(executor_, features, insert);
+    // The op's inputs, which nobody writes to while they are held. Not the tables: they would hold themselves.
+    auto inputs = std::make_shared<std::vector<tensorflow::Tensor>>();
+    for (int i = 0; i < context_->num_inputs(); ++i) {
+      if (context_->input_dtype(i) != tensorflow::DT_RESOURCE) inputs->push_back(context_->input(i));
+    }
+    return cpu::lookup(executor_, features, insert, std::move(inputs));
   }
   Status weight_gradients(const LookupFeature& feature, const float* output_gradient,
                           float* gradients) {
@@ -76,7 +82,7 @@ class CpuDevice {
   Status merge(Table& table, const std::vector<MergeFeature>& features, float max_norm,
                Allocate&& allocate) {
     cpu::Merge merge(executor_, table, features, table.config().dimension);
-    SOK_RETURN_IF_ERROR(merge.check());
+    SOK_RETURN_IF_ERROR(merge.grouping().check());
     Key* keys = nullptr;
     float* gradients = nullptr;
     SOK_RETURN_IF_ERROR(allocate(merge.count(), &keys, &gradients));
@@ -214,6 +220,7 @@ class CpuDevice {
   }
 
  private:
+  tensorflow::OpKernelContext* context_;
   KernelExecutor executor_;
 };
 
