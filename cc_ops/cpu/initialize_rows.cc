@@ -4,33 +4,11 @@
 
 #include <algorithm>
 
+#include "cc_ops/cpu/random_words.h"
 #include "cc_ops/cpu/vector_ops.h"
 
 namespace sok::cpu {
 namespace {
-
-// Blocks of four columns computed at a time: of wide rows, and of what is narrower.
-constexpr std::uint32_t kMany = 16, kFew = 4;
-
-// The words of the columns from 4 * first on. Apart from what is made of them, so that this loop runs
-// over blocks, and the others over columns.
-template <std::uint32_t blocks>
-__attribute__((always_inline)) inline void fill_words(Initializer initializer, Key key,
-                                                      std::uint32_t first,
-                                                      std::uint32_t* __restrict out) {
-  for (std::uint32_t b = 0; b < blocks; ++b) {
-    const Philox4 words = initializer.words(key, first + b);
-    for (int i = 0; i < 4; ++i) out[4 * b + i] = words.x[i];
-  }
-}
-SOK_VECTOR_CLONES void fill_many(const Initializer& initializer, Key key, std::uint32_t first,
-                                 std::uint32_t* out) {
-  fill_words<kMany>(initializer, key, first, out);
-}
-SOK_VECTOR_CLONES void fill_few(const Initializer& initializer, Key key, std::uint32_t first,
-                                std::uint32_t* out) {
-  fill_words<kFew>(initializer, key, first, out);
-}
 
 // With the kind known here, the loop has no branch in it.
 #define SOK_DEFINE_SHAPE(name, of_kind)                                                        \
@@ -46,36 +24,61 @@ SOK_DEFINE_SHAPE(shape_truncated, InitKind::kTruncatedNormal)
 #undef SOK_DEFINE_SHAPE
 
 template <typename T>
-void initialize(const Initializer& initializer, Key key, std::int64_t width, T* row) {
+void initialize(const Initializer& initializer, const Key* keys, std::int64_t count,
+                std::int64_t width, T* const* rows) {
   if (initializer.kind == InitKind::kConstant) {
-    std::fill_n(row, width, from_float<T>(initializer.a));
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::fill_n(rows[i], width, from_float<T>(initializer.a));
+    }
     return;
   }
   const auto shape = initializer.kind == InitKind::kUniform  ? shape_uniform
                      : initializer.kind == InitKind::kNormal ? shape_normal
                                                              : shape_truncated;
-  std::uint32_t words[4 * kMany];
-  float columns[4 * kMany];
-  for (std::int64_t at = 0; at < width;) {
-    const bool few = width - at <= 4 * kFew;
-    const std::int64_t count = 4 * (few ? kFew : kMany);
-    (few ? fill_few : fill_many)(initializer, key, static_cast<std::uint32_t>(at / 4), words);
-    shape(initializer, words, count, columns);
-    convert(columns, std::min(count, width - at), row + at);
-    at += count;
+  const auto blocks = static_cast<std::uint32_t>((width + 3) / 4);
+  std::uint32_t words[4 * kRandomBlocks];
+  float columns[4 * kRandomBlocks];
+  // As many whole rows at a time as their blocks fit, or a piece of one row.
+  const std::uint32_t together = std::max(1u, kRandomBlocks / blocks);
+  for (std::int64_t row = 0; row < count && blocks < kRandomBlocks; row += together) {
+    const std::int64_t n = std::min<std::int64_t>(together, count - row);
+    RandomPlaces places = {};
+    std::uint32_t at = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto key = static_cast<std::uint64_t>(keys[row + i]);
+      for (std::uint32_t block = 0; block < blocks; ++block, ++at) {
+        places.low[at] = static_cast<std::uint32_t>(key);
+        places.high[at] = static_cast<std::uint32_t>(key >> 32);
+        places.block[at] = block;
+      }
+    }
+    random_words(initializer.seed, places, words);
+    shape(initializer, words, 4 * n * blocks, columns);
+    for (std::int64_t i = 0; i < n; ++i) convert(columns + 4 * i * blocks, width, rows[row + i]);
+  }
+  for (std::int64_t row = 0; row < count && blocks >= kRandomBlocks; ++row) {
+    for (std::int64_t at = 0; at < width; at += 4 * kRandomBlocks) {
+      const std::int64_t columns_left = std::min<std::int64_t>(4 * kRandomBlocks, width - at);
+      random_words(initializer.seed, keys[row], static_cast<std::uint32_t>(at / 4), words);
+      shape(initializer, words, columns_left, columns);
+      convert(columns, columns_left, rows[row] + at);
+    }
   }
 }
 
 }  // namespace
 
-void initialize_row(const Initializer& initializer, Key key, std::int64_t width, float* row) {
-  initialize(initializer, key, width, row);
+void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
+                     std::int64_t width, float* const* rows) {
+  initialize(initializer, keys, count, width, rows);
 }
-void initialize_row(const Initializer& initializer, Key key, std::int64_t width, Half* row) {
-  initialize(initializer, key, width, row);
+void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
+                     std::int64_t width, Half* const* rows) {
+  initialize(initializer, keys, count, width, rows);
 }
-void initialize_row(const Initializer& initializer, Key key, std::int64_t width, BFloat16* row) {
-  initialize(initializer, key, width, row);
+void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
+                     std::int64_t width, BFloat16* const* rows) {
+  initialize(initializer, keys, count, width, rows);
 }
 
 }  // namespace sok::cpu

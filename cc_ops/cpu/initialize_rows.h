@@ -10,10 +10,14 @@
 
 namespace sok::cpu {
 
-// The same values as sok::initialize_row, several blocks of columns at a time.
-void initialize_row(const Initializer& initializer, Key key, std::int64_t width, float* row);
-void initialize_row(const Initializer& initializer, Key key, std::int64_t width, Half* row);
-void initialize_row(const Initializer& initializer, Key key, std::int64_t width, BFloat16* row);
+// Fills rows[i], [width], with the initial values of keys[i]: those of sok::initialize_row, many blocks of columns
+// at a time.
+void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
+                     std::int64_t width, float* const* rows);
+void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
+                     std::int64_t width, Half* const* rows);
+void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
+                     std::int64_t width, BFloat16* const* rows);
 
 }  // namespace sok::cpu
 

@@ -21,6 +21,8 @@ constexpr std::int64_t kMostRows = 0xe0000000 - 2 * kGroup;
 constexpr std::int64_t kControlAhead = 32, kSlotsAhead = 16;
 // New rows that are initialised together: the stores to them are not held up by the atomics of the index.
 constexpr std::int64_t kNewRows = 32;
+// Below this many groups a second thread costs more than it brings when an index grows.
+constexpr std::int64_t kGroupsAPiece = 1024;
 
 std::int64_t limit_of(std::uint32_t groups) {
   return static_cast<std::int64_t>(groups) * kGroup * kLoadNumerator / kLoadDenominator;
@@ -62,6 +64,35 @@ void visit_ahead(const IndexRef& index, const Key* ids, std::int64_t count, Visi
   }
 }
 
+// Calls visit(slot) for the full slots of the groups [first, last), in order.
+template <typename Visit>
+void for_each_slot(const IndexRef& index, std::uint32_t first, std::uint32_t last, Visit&& visit) {
+  for (std::uint64_t word = 2 * std::uint64_t{first}; word < 2 * std::uint64_t{last}; ++word) {
+    for (std::uint64_t full = match_full(index.control[word]); full != 0; full &= full - 1) {
+      visit(index.slots[word * 8 + first_byte(full)]);
+    }
+  }
+}
+
+// Puts a key that is not there into the groups [first, last) of an index without deleted slots, if its home is
+// one of them and they have room from there on. Nobody else may be there.
+bool append(const IndexRef& index, const Slot& slot, std::uint32_t first, std::uint32_t last) {
+  const std::uint64_t hash = index.hash(slot.key);
+  std::uint32_t group = index.home(hash);
+  if (group < first) return false;
+  for (; group < last; ++group) {
+    for (std::uint64_t word = 2 * std::uint64_t{group}; word < 2 * std::uint64_t{group} + 2; ++word) {
+      const std::uint64_t empty = match_empty(index.control[word]);
+      if (empty == 0) continue;
+      const std::uint32_t place = first_byte(empty);
+      index.control[word] ^= (kEmptyByte ^ IndexRef::fingerprint(hash)) << (8 * place);
+      index.slots[word * 8 + place] = slot;
+      return true;
+    }
+  }
+  return false;
+}
+
 std::uint32_t groups_for(std::int64_t keys) {
   const std::int64_t slots = (keys * kLoadDenominator + kLoadNumerator - 1) / kLoadNumerator;
   return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (slots + kGroup - 1) / kGroup));
@@ -93,7 +124,8 @@ Status Table::create(TableConfig config, std::shared_ptr<Allocator> allocator,
   values.element_bytes = static_cast<std::size_t>(row_type_bytes(c.row_type));
   table->planes_.push_back(std::move(values));
   if (!c.is_static()) {
-    SOK_RETURN_IF_ERROR(table->grow_index(rows));
+    ThreadExecutor executor(1);
+    SOK_RETURN_IF_ERROR(table->grow_index(executor, rows));
   }
   SOK_RETURN_IF_ERROR(table->grow_rows(rows));
   *result = std::move(table);
@@ -210,7 +242,7 @@ Status Table::reserve(Executor& executor, const std::vector<IdSpan>& spans) {
   const std::int64_t doubled = live_ + live_ / 8 + ids / 8 > limit_of(index_.groups) / 2
                                    ? 2 * limit_of(index_.groups)
                                    : limit_of(index_.groups);
-  return grow_index(std::max(wanted, std::min(doubled, kMostRows)));
+  return grow_index(executor, std::max(wanted, std::min(doubled, kMostRows)));
 }
 
 Status Table::reserve_total(std::int64_t rows) {
@@ -218,10 +250,11 @@ Status Table::reserve_total(std::int64_t rows) {
   const std::int64_t most = config_.max_capacity > 0 ? config_.max_capacity : kMostRows;
   if (rows > most) return too_many_rows(config_.name, rows, most);
   SOK_RETURN_IF_ERROR(grow_rows(rows));
-  return rows <= limit_of(index_.groups) ? Status() : grow_index(rows);
+  ThreadExecutor executor(1);
+  return rows <= limit_of(index_.groups) ? Status() : grow_index(executor, rows);
 }
 
-Status Table::grow_index(std::int64_t keys) {
+Status Table::grow_index(Executor& executor, std::int64_t keys) {
   if (config_.max_capacity > 0) keys = std::min(keys, config_.max_capacity);
   const std::uint32_t groups = groups_for(std::max(keys, live_));
   const std::size_t control_bytes = std::size_t{groups} * kGroup;
@@ -237,12 +270,27 @@ Status Table::grow_index(std::int64_t keys) {
   grown.slots = static_cast<Slot*>(slots->data());
   grown.groups = groups;
   grown.hash_mask = config_.collide ? 0 : ~0ULL;
-  // Keys are known to be different, and slots come in the order of their hash: appending to a group
-  // is all there is to do, and memory is walked almost in sequence.
-  for (std::uint32_t word = 0; word < 2 * index_.groups; ++word) {
-    std::uint64_t full = match_full(index_.control[word]);
-    for (; full != 0; full &= full - 1) {
-      const Slot& slot = index_.slots[word * 8 + first_byte(full)];
+  // Keys are known to be different: appending to a group is all there is to do. Slots come almost in the order
+  // of their hash, so that memory is walked in sequence, and threads keep to a range of both indices; what
+  // leaves its range is left for later.
+  const std::int64_t pieces =
+      std::clamp<std::int64_t>(index_.groups / kGroupsAPiece, 1, executor.threads());
+  std::vector<std::vector<Slot>> left(pieces);
+  const auto bound = [pieces](std::uint32_t all, std::int64_t piece) {
+    return static_cast<std::uint32_t>(all * piece / pieces);
+  };
+  executor.parallel_for(
+      pieces, index_.groups / pieces * 50, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t p = begin; p < end; ++p) {
+          const std::uint32_t first = bound(groups, p), last = bound(groups, p + 1);
+          for_each_slot(index_, bound(index_.groups, p), bound(index_.groups, p + 1),
+                        [&](const Slot& slot) {
+                          if (!append(grown, slot, first, last)) left[p].push_back(slot);
+                        });
+        }
+      });
+  for (const std::vector<Slot>& slots_left : left) {
+    for (const Slot& slot : slots_left) {
       grown.find_or_insert(slot.key, grown.hash(slot.key), [&] { return slot.row; });
     }
   }
@@ -284,44 +332,55 @@ Row Table::allocate_row() {
   return i < free ? free_rows_[free - 1 - i] : static_cast<Row>(next_row_ + i - free);
 }
 
-void Table::initialize_row(Key key, Row row) {
+void Table::initialize_rows(const Key* keys, const Row* rows, std::int64_t count) {
   with_row_type(config_.row_type, [&](auto type) {
     using T = decltype(type);
     const PlaneRef<T> values = plane<T>(0);
-    cpu::initialize_row(config_.initializer, key, values.width, values.row(row));
+    T* pointers[kNewRows];
+    for (std::int64_t i = 0; i < count; ++i) pointers[i] = values.row(rows[i]);
+    cpu::initialize_rows(config_.initializer, keys, count, values.width, pointers);
   });
-  for (int i = 1; i < plane_count(); ++i) {
-    const PlaneRef<float> states = plane<float>(i);
-    std::fill_n(states.row(row), states.width, planes_[i].spec.initial);
+  for (int p = 1; p < plane_count(); ++p) {
+    const PlaneRef<float> states = plane<float>(p);
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::fill_n(states.row(rows[i]), states.width, planes_[p].spec.initial);
+    }
   }
 }
 
 void Table::initialize_static(Executor& executor) {
-  executor.parallel_for(config_.rows, config_.dimension * 5,
-                        [this](std::int64_t begin, std::int64_t end) {
-                          for (std::int64_t r = begin; r < end; ++r) {
-                            initialize_row(r * config_.id_stride + config_.id_offset,
-                                           static_cast<Row>(r));
-                          }
-                        });
+  executor.parallel_for(
+      config_.rows, config_.dimension * 5, [this](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t first = begin; first < end; first += kNewRows) {
+          Key keys[kNewRows];
+          Row rows[kNewRows];
+          const std::int64_t count = std::min(kNewRows, end - first);
+          for (std::int64_t i = 0; i < count; ++i) {
+            keys[i] = (first + i) * config_.id_stride + config_.id_offset;
+            rows[i] = static_cast<Row>(first + i);
+          }
+          initialize_rows(keys, rows, count);
+        }
+      });
 }
 
 void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank) {
   if (config_.is_static()) return find(ids, count, rows);
-  std::int64_t fresh[kNewRows], fresh_count = 0;
-  const auto initialize = [&] {
-    for (std::int64_t k = 0; k < fresh_count; ++k) initialize_row(ids[fresh[k]], rows[fresh[k]]);
-    fresh_count = 0;
-  };
+  Key new_keys[kNewRows];
+  Row new_rows[kNewRows];
+  std::int64_t fresh = 0;
   visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
     const FoundOrInserted found =
         index_.find_or_insert(ids[i], hash, [this] { return allocate_row(); });
     rows[i] = found.row;
     if (!found.inserted || blank) return;
-    fresh[fresh_count++] = i;
-    if (fresh_count == kNewRows) initialize();
+    new_keys[fresh] = ids[i];
+    new_rows[fresh] = found.row;
+    if (++fresh < kNewRows) return;
+    initialize_rows(new_keys, new_rows, fresh);
+    fresh = 0;
   });
-  initialize();
+  initialize_rows(new_keys, new_rows, fresh);
 }
 
 void Table::settle() {
@@ -455,14 +514,10 @@ void Table::entries(std::vector<Key>* keys, std::vector<Row>* rows) const {
     }
     return;
   }
-  for (std::uint32_t word = 0; word < 2 * index_.groups; ++word) {
-    std::uint64_t full = match_full(index_.control[word]);
-    for (; full != 0; full &= full - 1) {
-      const Slot& slot = index_.slots[word * 8 + first_byte(full)];
-      keys->push_back(slot.key);
-      rows->push_back(slot.row);
-    }
-  }
+  for_each_slot(index_, 0, index_.groups, [&](const Slot& slot) {
+    keys->push_back(slot.key);
+    rows->push_back(slot.row);
+  });
 }
 
 void Table::default_row(Key key, float* out) const {

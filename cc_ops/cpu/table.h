@@ -135,13 +135,13 @@ class Table {
   Table(TableConfig config, std::shared_ptr<Allocator> allocator)
       : config_(std::move(config)), allocator_(std::move(allocator)) {}
 
-  Status grow_index(std::int64_t keys);
+  Status grow_index(Executor& executor, std::int64_t keys);
   Status grow_rows(std::int64_t rows);
   Status add_slab(Plane* plane);
   void fill_initial(Plane* plane);
   std::int64_t count_new(Executor& executor, const std::vector<IdSpan>& spans) const;
   Row allocate_row();
-  void initialize_row(Key key, Row row);
+  void initialize_rows(const Key* keys, const Row* rows, std::int64_t count);
   template <typename F>
   void for_each_snapshot(F&& f);
   Status no_memory(const char* what, std::size_t bytes) const;

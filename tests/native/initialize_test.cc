@@ -101,21 +101,33 @@ TEST(InitializerTest, FilledRowsAreTheColumnsValues) {
   for (const InitKind kind :
        {InitKind::kConstant, InitKind::kUniform, InitKind::kNormal, InitKind::kTruncatedNormal}) {
     const Initializer initializer = make(kind, 0.25f, 3.0f);
-    for (const std::int64_t width : {1, 15, 16, 17, 63, 64, 65, 80, 81, 200}) {
-      std::vector<float> row(width + 1, 99.0f);
-      std::vector<Half> half(width);
-      std::vector<BFloat16> brain(width);
-      for (const Key key : cpu::sentinel_keys()) {
-        cpu::initialize_row(initializer, key, width, row.data());
-        cpu::initialize_row(initializer, key, width, half.data());
-        cpu::initialize_row(initializer, key, width, brain.data());
+    for (const std::int64_t width : {1, 4, 5, 15, 16, 17, 63, 64, 65, 80, 81, 200}) {
+      const std::vector<Key>& keys = cpu::sentinel_keys();
+      const std::size_t count = keys.size();
+      // One column more, which nobody may write to.
+      std::vector<std::vector<float>> row(count, std::vector<float>(width + 1, 99.0f));
+      std::vector<std::vector<Half>> half(count, std::vector<Half>(width));
+      std::vector<std::vector<BFloat16>> brain(count, std::vector<BFloat16>(width));
+      std::vector<float*> rows;
+      std::vector<Half*> halves;
+      std::vector<BFloat16*> brains;
+      for (std::size_t k = 0; k < count; ++k) {
+        rows.push_back(row[k].data());
+        halves.push_back(half[k].data());
+        brains.push_back(brain[k].data());
+      }
+      const auto all = static_cast<std::int64_t>(count);
+      cpu::initialize_rows(initializer, keys.data(), all, width, rows.data());
+      cpu::initialize_rows(initializer, keys.data(), all, width, halves.data());
+      cpu::initialize_rows(initializer, keys.data(), all, width, brains.data());
+      for (std::size_t k = 0; k < count; ++k) {
         for (std::int64_t c = 0; c < width; ++c) {
-          const float value = initializer.value(key, static_cast<std::uint32_t>(c));
-          ASSERT_EQ(row[c], value) << width << " " << c;
-          ASSERT_EQ(half[c].bits, from_float<Half>(value).bits);
-          ASSERT_EQ(brain[c].bits, from_float<BFloat16>(value).bits);
+          const float value = initializer.value(keys[k], static_cast<std::uint32_t>(c));
+          ASSERT_EQ(row[k][c], value) << width << " " << c;
+          ASSERT_EQ(half[k][c].bits, from_float<Half>(value).bits);
+          ASSERT_EQ(brain[k][c].bits, from_float<BFloat16>(value).bits);
         }
-        ASSERT_EQ(row[width], 99.0f);
+        ASSERT_EQ(row[k][width], 99.0f);
       }
     }
   }
