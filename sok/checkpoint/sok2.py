@@ -125,7 +125,8 @@ def _read(folder: Path, name: str, table: TableVariable, optimizer: OptimizerWra
     if len(ids) != len(values):
         raise ValueError(f"{key_file} has {len(ids)} keys, {weight_file.name} {len(values)} rows")
     ids = _as_ids(ids, key_file, table)
-    planes, initials = {"values": values}, {}
+    planes: dict[str, np.ndarray] = {"values": values}
+    initials = {}
     files, anew = _state_files(folder, name, stem, table, optimizer)
     for plane, (file, initial) in files.items():
         state = _array(file, (name, stem), "state", file.name.rsplit("-", 1)[1])
