@@ -156,15 +156,14 @@ class _Load:
         try:
             with agreement.step():
                 for match in fresh:
-                    # Past the page cache, unless they have just been written through it.
-                    self._write(match, direct=self._is_local)
+                    self._write(match)
         except BaseException:
             for match in fresh:
                 _import_nothing(match, replace=True)
             raise
         with agreement.step():
             for match in others:
-                self._write(match, direct=False)
+                self._write(match)
             for match in matches:
                 _native.ops.sok_table_set_seed(match.variable.table.handle, tf.constant(match.table.seed, tf.int64))
             for variable, number in ordinary:
@@ -186,7 +185,7 @@ class _Load:
         this rank alone reads its files."""
         size = self._communicator.size
         rows = [
-            1 if match.variable.is_static or (match.is_shared and size > 1) else match.variable.table.row_count()
+            1 if match.variable.is_static or not self._reads_alone(match) else match.variable.table.row_count()
             for match in matches
         ]
         if size > 1 and rows:
@@ -204,8 +203,14 @@ class _Load:
         # Not before: the sizes are those of the files.
         self._buffers = files.Buffers(_READERS + 1, largest)
 
-    def _read(self, match: Match, shard: manifest.Shard, planes: Any, direct: bool) -> "_Read":
+    def _reads_alone(self, match: Match) -> bool:
+        """Whether no other rank reads a table's files."""
+        return not match.is_shared or self._communicator.size == 1
+
+    def _read(self, match: Match, shard: manifest.Shard, planes: Any) -> "_Read":
         """A shard of a table, checked."""
+        # Past the page cache, unless others want it there, or the file has just been written through it.
+        direct = self._is_local and self._reads_alone(match)
         buffer = self._buffers.take()
         try:
             data = shards.read(self._paths[shard.file], self._where(shard), shard, buffer, direct)
@@ -244,8 +249,7 @@ class _Load:
 
         def keys_of(item):
             _, match, shard = item
-            # Through the page cache: they are read again.
-            read = self._read(match, shard, match.table.planes, direct=False)
+            read = self._read(match, shard, match.table.planes)
             keys = read.keys.copy()
             read.done()
             return keys
@@ -273,12 +277,12 @@ class _Load:
     def _where(self, shard: manifest.Shard) -> str:
         return f"{self._storage.place}: {shard.file}"
 
-    def _write(self, match: Match, direct: bool) -> None:
+    def _write(self, match: Match) -> None:
         table, count = match.variable.table, 0
         _import_nothing(match, replace=True)
 
         def read(shard):
-            return self._read(match, shard, match.planes, direct)
+            return self._read(match, shard, match.planes)
 
         with concurrent.futures.ThreadPoolExecutor(_READERS, "sok.load") as pool:
             for part in _ahead(pool, read, match.needed):
