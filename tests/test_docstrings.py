@@ -34,6 +34,13 @@ def test_examples(name):
     assert results.failed == 0
 
 
+@pytest.mark.parametrize("name", [n for n in sok.checkpoint.__all__ if inspect.isfunction(getattr(sok.checkpoint, n))])
+def test_functions_of_dumps_say_what_they_take_and_raise(name):
+    text = inspect.getdoc(getattr(sok.checkpoint, name))
+    for part in ("Args:", "Raises:", ">>> "):
+        assert part in text
+
+
 def test_public_names_say_what_they_do():
     def check(owner, name):
         thing = getattr(owner, name)

@@ -23,7 +23,8 @@ class DumpResult:
 
 
 class DumpHandle:
-    """A dump that is being written. The process does not end before it has.
+    """A dump that is being written, as `sok.dump(..., blocking=False)` gives it. The process does not end before
+    it has.
 
     >>> table = sok.DynamicVariable(2, name="items")
     >>> import tempfile
@@ -51,6 +52,9 @@ class DumpHandle:
 
     def result(self, timeout: float | None = None) -> DumpResult:
         """Waits for the end.
+
+        Args:
+            timeout: seconds; None: as long as it takes.
 
         Raises:
             TimeoutError: `timeout` seconds were not enough; it goes on.

@@ -33,8 +33,8 @@ from sok.stages.route import kept_here, route
 class LoadResult:
     """What a dump held.
 
-    step: the number it was given. rows: of each table, on all ranks. fresh_states: by table, states that it
-    did not hold and that have started anew.
+    step: the number it was given, or None. rows: of each table, on all ranks. fresh_states: by table, states
+    that it did not hold and that have started anew.
     """
 
     step: int | None
@@ -60,6 +60,9 @@ def load(
             not asked for is left, rows are converted, and missing states start anew, with a warning.
         values_only: rows without their optimizer states, which start anew. Nothing of an optimizer is read.
         progress: as for `sok.dump`.
+
+    Returns:
+        `LoadResult`: the step, the rows of each table, and the states that started anew.
 
     Raises:
         ValueError: the dump is damaged, or does not fit; the message names the file or the table.
@@ -88,11 +91,28 @@ def load(
 
 
 def read_manifest(path, *, storage_options=None) -> manifest.Manifest:
-    """What a dump holds: tables, their planes, rows, seeds and files.
+    """What a dump holds: tables, their planes, rows, seeds and files; nothing else is read.
+
+    Args:
+        path, storage_options: as for `sok.dump`.
+
+    Returns:
+        its fields: `generation`, the folder of the files; `ranks`; `step`; `values_only`; `written_by`, versions;
+        `tables`, each with `name`, `kind`, `key_dtype`, `rows`, `seed`, `initializer`, `placement`, `planes` (name,
+        width, dtype, initial) and `shards` (file, rank, rows, bytes, checksum); `variables` (group, name, dtype,
+        shape).
 
     Raises:
         FileNotFoundError: there is no dump.
         ValueError: its manifest is damaged.
+        OSError: it cannot be read.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = sok.dump(folder, sok.DynamicVariable(2, name="items"), step=3)
+    >>> held = sok.checkpoint.read_manifest(folder)
+    >>> held.step, [(table.name, table.rows, table.planes[0].width) for table in held.tables]
+    (3, [('items', 0, 2)])
     """
     return _read_manifest(open_storage(path, storage_options))
 
