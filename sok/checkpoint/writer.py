@@ -4,6 +4,7 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import re
 import secrets
 import threading
@@ -170,7 +171,9 @@ class _Dump:
             return self._run()
         except BaseException as error:
             if self._ranks > 1:
-                parts.leave_error(self.storage, self._generation, self._rank, error)
+                # Where this cannot be written either, the first error is the one to hear of.
+                with contextlib.suppress(Exception):
+                    parts.leave_error(self.storage, self._generation, self._rank, error)
             raise
         finally:
             self._tables.clear()

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import sok
-from sok.checkpoint import parts, shards, writer
+from sok.checkpoint import files, parts, shards, writer
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
@@ -207,6 +207,33 @@ def failing_dump(folder, rank):
         if sok.rank() == rank:
             shards.encode = original
     return ""
+
+
+def dump_to_a_full_disk(folder):
+    """A rank that can write nothing any more, not even that it has failed."""
+    trainer = Trainer("sgd")
+    trainer.step(0)
+    write, timeout = files.write, parts.timeout_seconds
+
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    if sok.rank() == 1:
+        files.write = full
+    parts.timeout_seconds = lambda: 3.0
+    try:
+        sok.dump(folder, trainer.variables)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        files.write, parts.timeout_seconds = write, timeout
+    return ""
+
+
+def test_a_rank_that_cannot_even_say_that_it_failed(ranks, tmp_path):
+    texts = ranks.run(dump_to_a_full_disk, str(tmp_path / "d"))
+    assert texts[1] == "OSError: [Errno 28] No space left on device"
+    assert "rank 1 has written nothing for 3 s" in texts[0]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
