@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
   constexpr int R = rows_together<O>();
   __shared__ Compaction<Single> compaction;
   const float scale = *tables.scalars.scale;
-  const std::int64_t step = *tables.scalars.step;
+  const std::int64_t step = *tables.scalars.iterations + 1;
   const Tile tile(tables.tables[0].lanes);
   const std::int64_t padded = (args.ids + kWarp - 1) / kWarp * kWarp;
   for (std::int64_t p = thread_index(); p < padded; p += thread_count()) {
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(tuning::kBlock, 3)
   __shared__ Compaction<Segment> compaction;
   const std::int64_t count = scratch.counters->segments();
   const float scale = *tables.scalars.scale;
-  const std::int64_t step = *tables.scalars.step;
+  const std::int64_t step = *tables.scalars.iterations + 1;
   const int lane = threadIdx.x % kWarp;
   const Tile tile(tables.tables[0].lanes);
   const std::int64_t warps = thread_count() / kWarp;

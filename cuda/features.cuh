@@ -35,6 +35,14 @@ struct FeatureArgs {
   std::int64_t first_unit = 0;     // of this feature, counting all warps' units of the launch
 };
 
+template <typename T>
+__device__ __forceinline__ const T* row_pointer(const FeatureArgs& feature, Row row) {
+  if (row < feature.first_rows) {
+    return static_cast<const T*>(feature.slab0) + static_cast<std::int64_t>(row) * feature.width;
+  }
+  return feature.table->values<T>().row(row);
+}
+
 struct LaunchArgs {
   std::int32_t count = 0;
   std::int64_t ids = 0;

@@ -44,8 +44,9 @@ Status sorted(Context& context, Sort&& sort) {
 Status rank_in_order(Context& context, unsigned long long* order, std::int64_t ids,
                      std::uint32_t* ranks) {
   Arena arena(context);
-  auto* in_place_order = arena.take<unsigned long long>(ids);
-  if (arena.failed()) return resource_exhausted("no device memory to sort ", ids, " ids");
+  unsigned long long* in_place_order = nullptr;
+  arena.ask(ids, &in_place_order);
+  SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
   SOK_RETURN_IF_ERROR(sorted(context, [&](void* scratch, std::size_t& bytes) {
     return cub::DeviceRadixSort::SortKeys(scratch, bytes, order, in_place_order, ids, 0, 64,
                                           stream_of(context));
@@ -56,9 +57,10 @@ Status rank_in_order(Context& context, unsigned long long* order, std::int64_t i
 Status sort_by_position(Context& context, std::uint32_t* positions, std::int64_t count,
                         std::uint32_t* numbers) {
   Arena arena(context);
-  auto* sorted_positions = arena.take<std::uint32_t>(count);
-  auto* counted = arena.take<std::uint32_t>(count);
-  if (arena.failed()) return resource_exhausted("no device memory to sort ", count, " keys");
+  std::uint32_t *sorted_positions = nullptr, *counted = nullptr;
+  arena.ask(count, &sorted_positions);
+  arena.ask(count, &counted);
+  SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
   SOK_RETURN_IF_ERROR(
       launch(context, "count_up", count_up_kernel, count, tuning::kBlock, counted, count));
   return sorted(context, [&](void* scratch, std::size_t& bytes) {

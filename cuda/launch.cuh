@@ -25,16 +25,23 @@ constexpr std::int64_t kMostBlocks = 1 << 20;
 
 inline thread_local std::int64_t launched_by_this_thread = 0;
 
-// Launches `kernel` with one thread an item, at most kMostBlocks blocks. No items, no launch.
+// Launches `blocks` blocks of `block` threads with `shared` bytes of shared memory. No blocks, no launch.
+template <typename... Params, typename... Args>
+Status launch_blocks(Context& context, const char* name, void (*kernel)(Params...),
+                     std::int64_t blocks, int block, std::size_t shared, Args&&... args) {
+  if (blocks <= 0) return {};
+  ++launched_by_this_thread;
+  kernel<<<static_cast<unsigned>(blocks), block, shared, stream_of(context)>>>(
+      std::forward<Args>(args)...);
+  return cuda_status(cudaGetLastError(), name);
+}
+
+// Launches `kernel` with one thread an item, at most kMostBlocks blocks.
 template <typename... Params, typename... Args>
 Status launch(Context& context, const char* name, void (*kernel)(Params...), std::int64_t items,
               int block, Args&&... args) {
-  if (items <= 0) return {};
-  const std::int64_t blocks = std::min((items + block - 1) / block, kMostBlocks);
-  ++launched_by_this_thread;
-  kernel<<<static_cast<unsigned>(blocks), block, 0, stream_of(context)>>>(
-      std::forward<Args>(args)...);
-  return cuda_status(cudaGetLastError(), name);
+  return launch_blocks(context, name, kernel, std::min((items + block - 1) / block, kMostBlocks),
+                       block, 0, std::forward<Args>(args)...);
 }
 
 __device__ __forceinline__ std::int64_t thread_index() {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cuda/launch.cuh"
+#include "cuda/lookup_copy.cuh"
 #include "cuda/resolve.cuh"
 #include "cuda/resolve_features.cuh"
 #include "cuda/stages.h"
@@ -15,13 +16,8 @@
 namespace sok::cuda {
 namespace {
 
-// Ids [begin, end) of a bag, inside the ids there are, whatever the row splits say.
-__device__ __forceinline__ std::int64_t clamped(const Bags& bags, std::int64_t i) {
-  return i < 0 ? 0 : i > bags.known_count ? bags.known_count : i;
-}
-
 // Looks at the row splits of these bags, each lane of the tile at some. Whatever they say, no loop reads
-// outside of the ids (clamped).
+// outside of the ids (Bags::inside).
 __device__ void check_splits(const FeatureArgs& feature, const Tile& tile, std::int64_t first_bag,
                              std::int64_t last_bag) {
   const Bags& bags = feature.bags;
@@ -35,14 +31,6 @@ __device__ void check_splits(const FeatureArgs& feature, const Tile& tile, std::
     record_offending(*feature.table, {at_begin ? begin : end, at_begin ? 0 : bag + 1, begin,
                                       bags.known_count, feature.feature_number, 0});
   }
-}
-
-template <typename T>
-__device__ __forceinline__ const T* row_pointer(const FeatureArgs& feature, Row row) {
-  if (row < feature.first_rows) {
-    return static_cast<const T*>(feature.slab0) + static_cast<std::int64_t>(row) * feature.width;
-  }
-  return feature.table->values<T>().row(row);
 }
 
 // Columns of the row of id number `i`.
@@ -67,7 +55,7 @@ __device__ __noinline__ float norm_scale(const FeatureArgs& feature, const Tile&
 }
 
 // How much a kernel has to do: one id a bag needs no arithmetic at all.
-enum class Work { kOneIdABag, kUnweighted, kGeneral };
+enum class Work { kBulkCopy, kOneIdABag, kUnweighted, kGeneral };
 
 // Every bag is one id: rows go straight to the output.
 template <typename T, int V>
@@ -115,8 +103,8 @@ __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::
   Vec<V> total[K] = {};
   Divisor divisor;
   std::int64_t bag = first_bag;
-  std::int64_t bag_begin = clamped(bags, bags.begin(bag));
-  std::int64_t bag_end = clamped(bags, bags.end(bag));
+  std::int64_t bag_begin = bags.inside(bags.begin(bag));
+  std::int64_t bag_end = bags.inside(bags.end(bag));
   const auto finish_bag = [&] {
     if (bags.weights == nullptr) divisor.total = static_cast<float>(bag_end - bag_begin);
     const float scale = divisor.scale(bags.combiner);
@@ -132,10 +120,10 @@ __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::
     }
     divisor = {};
     bag_begin = bag_end;
-    if (++bag < last_bag) bag_end = clamped(bags, bags.end(bag));
+    if (++bag < last_bag) bag_end = bags.inside(bags.end(bag));
   };
 
-  const std::int64_t last_id = clamped(bags, bags.end(last_bag - 1));
+  const std::int64_t last_id = bags.inside(bags.end(last_bag - 1));
   for (std::int64_t base = bag_begin; base < last_id; base += tile.lanes) {
     const int count = static_cast<int>(last_id - base < tile.lanes ? last_id - base : tile.lanes);
     Row row = kNoRow;
@@ -216,8 +204,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
   const std::int64_t first = thread_index() / 32 * tile.tiles + tile.number;
   for (std::int64_t bag = first; bag < bags.bags; bag += thread_count() / 32 * tile.tiles) {
     const float* g = output_gradient + bag * feature.width;
-    const std::int64_t begin = clamped(bags, bags.begin(bag));
-    const std::int64_t end = clamped(bags, bags.end(bag));
+    const std::int64_t begin = bags.inside(bags.begin(bag));
+    const std::int64_t end = bags.inside(bags.end(bag));
     Divisor divisor;
     float dots = 0;
     for (std::int64_t i = begin; i < end; ++i) {
@@ -246,32 +234,48 @@ __global__ void __launch_bounds__(tuning::kBlock)
 // What decides which kernel a feature needs: the rows' type, vectors of V columns, K of them a lane,
 // and how much there is to do.
 struct Shape {
-  RowType type;
-  int v, k;
-  Work work;
+  RowType type = RowType::kFloat32;
+  int v = 1, k = 1;
+  Work work = Work::kGeneral;
 
   bool operator<(const Shape& other) const {
     return std::tie(type, v, k, work) < std::tie(other.type, other.v, other.k, other.work);
   }
 };
 
-Shape shape_of(RowType type, std::int64_t width, const Bags& bags, float max_norm) {
-  const int v = width % 4 == 0 ? 4 : 1;
-  if (bags.weights != nullptr || max_norm > 0) {
-    return {type, v, width <= 32 * v ? 1 : 4, Work::kGeneral};
+Status shape_of(const LookupFeature& feature, Shape* shape) {
+  const TableConfig& config = feature.table->config();
+  const int v = config.dimension % 4 == 0 ? 4 : 1;
+  const int k = config.dimension <= 32 * v ? 1 : 4;
+  if (feature.bags.weights != nullptr || feature.max_norm > 0) {
+    *shape = {config.row_type, v, k, Work::kGeneral};
+    return {};
   }
-  if (bags.row_splits == nullptr && bags.hotness == 1) return {type, v, 1, Work::kOneIdABag};
-  return {type, v, width <= 32 * v ? 1 : 4, Work::kUnweighted};
+  if (feature.bags.row_splits != nullptr || feature.bags.hotness != 1) {
+    *shape = {config.row_type, v, k, Work::kUnweighted};
+    return {};
+  }
+  *shape = {config.row_type, v, 1, Work::kOneIdABag};
+  if (feature.output.type == config.row_type &&
+      suits_bulk_copy(config.dimension * row_type_bytes(config.row_type), feature.output.data)) {
+    CopyLimits limits;
+    SOK_RETURN_IF_ERROR(with_row_type(config.row_type, [&](auto type) {
+      return copy_limits<decltype(type)>(&limits);
+    }));
+    if (limits.usable) *shape = {config.row_type, 4, 1, Work::kBulkCopy};
+  }
+  return {};
 }
 
 int lanes_of(const Shape& shape, std::int64_t width) {
+  if (shape.work == Work::kBulkCopy) return 32;
   const std::int64_t vectors = (width + shape.v - 1) / shape.v;
   int lanes = 1;
   while (lanes < 32 && lanes * shape.k < vectors) lanes *= 2;
   return lanes;
 }
 
-Status describe(Context& context, const LookupFeature& feature, FeatureArgs* args) {
+Status describe(Context& context, const LookupFeature& feature, int lanes, FeatureArgs* args) {
   const Table& table = *feature.table;
   SOK_RETURN_IF_ERROR(feature.table->device_view(context, &args->table));
   const TableView view = table.view();
@@ -281,8 +285,7 @@ Status describe(Context& context, const LookupFeature& feature, FeatureArgs* arg
   args->bags = feature.bags;
   args->columns = feature.output;
   args->max_norm = feature.max_norm;
-  args->lanes = lanes_of(
-      shape_of(view.row_type, view.width, feature.bags, feature.max_norm), view.width);
+  args->lanes = lanes;
   return {};
 }
 
@@ -347,8 +350,11 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
   }
   std::int64_t first_row = 0;
   for (const LookupFeature& feature : features) {
+    Shape shape;
+    SOK_RETURN_IF_ERROR(shape_of(feature, &shape));
     FeatureArgs args;
-    SOK_RETURN_IF_ERROR(describe(context, feature, &args));
+    SOK_RETURN_IF_ERROR(
+        describe(context, feature, lanes_of(shape, feature.table->config().dimension), &args));
     args.feature_number = static_cast<std::int32_t>(&feature - features.data());
     if (insert && !feature.table->config().is_static()) {
       args.rows = rows.as<Row>() + first_row;
@@ -357,9 +363,7 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
       if (feature.bags.ids_count() > 0) inserting.push_back(args);
     }
     if (feature.bags.bags > 0) {
-      groups[shape_of(feature.table->config().row_type, args.width, feature.bags,
-                      feature.max_norm)]
-          .push_back(args);
+      groups[shape].push_back(args);
     }
   }
   SOK_RETURN_IF_ERROR(for_each_launch(inserting, [&](const auto& args) {
@@ -369,6 +373,11 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
     const Shape shape = group.first;
     share_out(&group.second);
     SOK_RETURN_IF_ERROR(for_each_launch(group.second, [&](const auto& args) {
+      if (shape.work == Work::kBulkCopy) {
+        return with_row_type(shape.type, [&](auto type) {
+          return launch_copies<decltype(type)>(context, args);
+        });
+      }
       return with_shape(shape, [&](auto type, auto v, auto k, auto work) {
         return launch(context, "lookup", lookup_kernel<decltype(type), v(), k(), work()>,
                       args.units * 32, tuning::kBlock, args);
@@ -380,12 +389,13 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
 
 Status weight_gradients(Context& context, const LookupFeature& feature,
                         const float* output_gradient, float* gradients) {
+  const TableConfig& config = feature.table->config();
+  const int v = config.dimension % 4 == 0 ? 4 : 1;
   FeatureArgs args;
-  SOK_RETURN_IF_ERROR(describe(context, feature, &args));
-  const int v = args.width % 4 == 0 ? 4 : 1;
-  args.lanes = lanes_of({feature.table->config().row_type, v, 1, Work::kGeneral}, args.width);
+  SOK_RETURN_IF_ERROR(describe(
+      context, feature, lanes_of({config.row_type, v, 1, Work::kGeneral}, config.dimension), &args));
   const std::int64_t threads = feature.bags.bags * args.lanes;
-  return with_row_type(feature.table->config().row_type, [&](auto type) {
+  return with_row_type(config.row_type, [&](auto type) {
     using T = decltype(type);
     return launch(context, "weight_gradients",
                   v == 4 ? weight_gradients_kernel<T, 4> : weight_gradients_kernel<T, 1>, threads,

@@ -200,8 +200,9 @@ __global__ void max_norm_kernel(const TableView* table, const Key* keys, std::in
 // Puts the ids of each segment, and then the keys, into the order of the batch.
 Status rank_ids(Context& context, const MergeScratch& scratch, std::int64_t ids) {
   Arena arena(context);
-  auto* order = arena.take<unsigned long long>(ids);
-  if (arena.failed()) return resource_exhausted("Merge: no device memory for ", ids, " ids");
+  unsigned long long* order = nullptr;
+  arena.ask(ids, &order);
+  SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
   SOK_RETURN_IF_ERROR(
       launch(context, "order", order_kernel, ids, tuning::kBlock, scratch, ids, order));
   return rank_in_order(context, order, ids, scratch.ranks);
@@ -209,11 +210,14 @@ Status rank_ids(Context& context, const MergeScratch& scratch, std::int64_t ids)
 
 Status order_keys(Context& context, MergeScratch* scratch, Arena* arena,
                   std::int64_t keys, const std::uint32_t* first_positions) {
-  auto* positions = arena->take<std::uint32_t>(keys);
-  auto* numbers = arena->take<std::uint32_t>(keys);
-  auto* ordered_keys = arena->take<Key>(keys);
-  auto* ordered_segments = arena->take<uint2>(keys);
-  if (arena->failed()) return resource_exhausted("Merge: no device memory for ", keys, " keys");
+  std::uint32_t *positions = nullptr, *numbers = nullptr;
+  Key* ordered_keys = nullptr;
+  uint2* ordered_segments = nullptr;
+  arena->ask(keys, &positions);
+  arena->ask(keys, &numbers);
+  arena->ask(keys, &ordered_keys);
+  arena->ask(keys, &ordered_segments);
+  SOK_RETURN_IF_ERROR(arena->allocate("Merge"));
   SOK_RETURN_IF_ERROR(launch(context, "position_of_key", position_of_key_kernel, keys,
                              tuning::kBlock, *scratch, keys, first_positions, positions));
   SOK_RETURN_IF_ERROR(sort_by_position(context, positions, keys, numbers));
@@ -249,24 +253,27 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   Arena arena(context);
   ScratchIndex keys_index;
   MergeScratch scratch{};
-  scratch.numbers = arena.take<Row>(ids);
-  scratch.ranks = arena.take<std::uint32_t>(ids);
-  scratch.keys = arena.take<Key>(ids);
-  scratch.segments = arena.take<uint2>(ids);
-  scratch.sources = arena.take<const void*>(ids);
-  if (!plain) scratch.coefficients = arena.take<float>(ids);
-  auto* counters = arena.take<unsigned long long>(2);
+  unsigned long long* counters = nullptr;
+  std::uint32_t* first_positions = nullptr;
+  arena.ask(ids, &scratch.numbers);
+  arena.ask(ids, &scratch.ranks);
+  arena.ask(ids, &scratch.keys);
+  arena.ask(ids, &scratch.segments);
+  arena.ask(ids, &scratch.sources);
+  if (!plain) arena.ask(ids, &scratch.coefficients);
+  if (is_static) arena.ask(ids, &scratch.key_numbers);
+  if (!is_static) arena.ask(ids, &scratch.tags);
+  if (context.fixed_order()) arena.ask(ids, &first_positions);
+  arena.ask(2, &counters);
+  SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
   scratch.key_count = counters;
   scratch.placed = counters + 1;
   if (is_static) {
-    scratch.key_numbers = arena.take<Row>(ids);
     SOK_RETURN_IF_ERROR(table->row_tags(context, &scratch.tags));
   } else {
-    scratch.tags = arena.take<std::uint32_t>(ids);
     SOK_RETURN_IF_ERROR(ScratchIndex::create(context, ids, &keys_index));
     scratch.index = keys_index.index;
   }
-  if (arena.failed()) return resource_exhausted("Merge: no device memory for ", ids, " ids");
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counters, 0, 2 * sizeof(unsigned long long), stream));
   if (!is_static) {
     SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(scratch.tags, 0, ids * sizeof(std::uint32_t), stream));
@@ -283,10 +290,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   }));
   SOK_RETURN_IF_ERROR(
       launch(context, "segment", segment_kernel, ids, tuning::kBlock, scratch, is_static, ids));
-  std::uint32_t* first_positions = nullptr;
-  if (context.fixed_order()) {
-    first_positions = arena.take<std::uint32_t>(ids);
-    if (arena.failed()) return resource_exhausted("Merge: no device memory for ", ids, " ids");
+  if (first_positions != nullptr) {
     SOK_RETURN_IF_ERROR(rank_ids(context, scratch, ids));
     SOK_RETURN_IF_ERROR(launch(context, "first_position", first_position_kernel, ids,
                                tuning::kBlock, scratch, ids, first_positions));
@@ -312,8 +316,9 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   }
   guard.done();
   if (keys == 0) return table->check_offending(context);
+  Arena ordered(context);
   if (first_positions != nullptr) {
-    SOK_RETURN_IF_ERROR(order_keys(context, &scratch, &arena, keys, first_positions));
+    SOK_RETURN_IF_ERROR(order_keys(context, &scratch, &ordered, keys, first_positions));
   }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(out_keys, scratch.keys, keys * sizeof(Key),
                                            cudaMemcpyDeviceToDevice, stream));

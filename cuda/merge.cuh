@@ -30,24 +30,34 @@ __device__ inline std::int64_t bag_of(const Bags& bags, std::int64_t i) {
   return low;
 }
 
-// Device memory of one op, cut into arrays.
+// Device memory of one op: arrays are asked for, then cut from one block.
 class Arena {
  public:
-  explicit Arena(Context& context) : context_(context) {}
+  explicit Arena(Context& context) : context_(&context) {}
 
+  // `*array` is set by allocate().
   template <typename T>
-  T* take(std::int64_t count) {
-    buffers_.push_back(
-        context_.allocate(static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(T)));
-    failed_ = failed_ || buffers_.back().data == nullptr;
-    return buffers_.back().as<T>();
+  void ask(std::int64_t count, T** array) {
+    asked_.push_back({bytes_, [array](void* memory) { *array = static_cast<T*>(memory); }});
+    const std::size_t bytes = static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(T);
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  bool failed() const { return failed_; }
+  Status allocate(const char* stage) {
+    block_ = context_->allocate(bytes_);
+    if (block_.data == nullptr) {
+      return resource_exhausted(stage, ": no device memory: ", bytes_, " bytes asked for");
+    }
+    for (const auto& [offset, set] : asked_) set(block_.as<char>() + offset);
+    return {};
+  }
 
  private:
-  Context& context_;
-  std::vector<Buffer> buffers_;
-  bool failed_ = false;
+  static constexpr std::size_t kAlignment = 256;
+
+  Context* context_;
+  std::vector<std::pair<std::size_t, std::function<void(void*)>>> asked_;
+  std::size_t bytes_ = 0;
+  Buffer block_;
 };
 
 // An op that ends early leaves zeros in the tags of its tables' rows.

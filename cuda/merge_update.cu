@@ -129,12 +129,18 @@ __global__ void order_kernel(const __grid_constant__ LaunchArgs args, Scratch sc
   }
 }
 
+// The tables that one set of kernels updates, and their scratch memory.
 struct Group {
+  explicit Group(Context& context) : arena(context) {}
+
   std::vector<FeatureArgs> features;
   Tables tables;
   std::map<Table*, int> numbers;
-  std::int64_t ids = 0, widest = 0;
+  std::int64_t ids = 0, widest = 0, pieces = 0;
   bool plain = true;
+  Arena arena;
+  Scratch scratch{};
+  unsigned long long* order = nullptr;
 };
 
 // Calls f(args, first id) with the features in pieces that fit one launch.
@@ -148,25 +154,29 @@ Status for_each_piece(const std::vector<FeatureArgs>& features, F&& f) {
   });
 }
 
-Status run(Context& context, const Kind& kind, Group& group) {
-  const std::int64_t ids = group.ids;
-  if (ids == 0) return {};
+// What can fail for want of memory.
+Status prepare(Context& context, const Kind& kind, Group* group) {
+  const std::int64_t ids = group->ids;
   if (ids >= 0xffffffffLL) return invalid_argument("Update: ", ids, " ids in one batch, fewer than 2^32 - 1");
-  const std::int64_t pieces = 2 * ids / tuning::kPiece + 2;
-  Arena arena(context);
-  Scratch scratch{};
-  scratch.counters = arena.take<Counters>(1);
-  scratch.rows = arena.take<Row>(ids);
-  scratch.ranks = arena.take<std::uint32_t>(ids);
-  scratch.segments = arena.take<Segment>(ids / 2);
-  scratch.sources = arena.take<const void*>(ids);
-  if (!group.plain) scratch.coefficients = arena.take<float>(ids);
-  scratch.pieces = arena.take<Piece>(pieces);
-  scratch.partials = arena.take<float>(pieces * group.widest);
-  scratch.partial_width = group.widest;
+  group->pieces = 2 * ids / tuning::kPiece + 2;
+  Arena& arena = group->arena;
+  Scratch& scratch = group->scratch;
+  arena.ask(1, &scratch.counters);
+  arena.ask(ids, &scratch.rows);
+  arena.ask(ids, &scratch.ranks);
+  arena.ask(ids / 2, &scratch.segments);
+  arena.ask(ids, &scratch.sources);
+  if (!group->plain) arena.ask(ids, &scratch.coefficients);
+  arena.ask(group->pieces, &scratch.pieces);
+  arena.ask(group->pieces * group->widest, &scratch.partials);
+  if (context.fixed_order()) arena.ask(ids, &group->order);
+  scratch.partial_width = group->widest;
   scratch.gradient_type = std::get<2>(kind);
-  auto* order = context.fixed_order() ? arena.take<unsigned long long>(ids) : nullptr;
-  if (arena.failed()) return resource_exhausted("Update: no device memory for ", ids, " ids");
+  return arena.allocate("Update");
+}
+
+Status run(Context& context, const Kind& kind, Group& group) {
+  const Scratch& scratch = group.scratch;
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemsetAsync(scratch.counters, 0, sizeof(Counters), stream_of(context)));
   TagsGuard guard(context);
@@ -182,26 +192,26 @@ Status run(Context& context, const Kind& kind, Group& group) {
     return launch(context, "segment", segment_kernel, (args.ids + 3) / 4, tuning::kBlock, args,
                   scratch, first_id);
   }));
-  if (order != nullptr) {
+  if (group.order != nullptr) {
     SOK_RETURN_IF_ERROR(for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
       return launch(context, "order", order_kernel, args.ids, tuning::kBlock, args, scratch, first_id,
-                    order);
+                    group.order);
     }));
-    SOK_RETURN_IF_ERROR(rank_in_order(context, order, ids, scratch.ranks));
+    SOK_RETURN_IF_ERROR(rank_in_order(context, group.order, group.ids, scratch.ranks));
   }
   SOK_RETURN_IF_ERROR(
-      apply(context, kind, group.features, group.tables, scratch, ids, pieces));
+      apply(context, kind, group.features, group.tables, scratch, group.ids, group.pieces));
   guard.done();
   return {};
 }
 
 // The group of a kind that has the table already, or has room for one more.
-Group& group_of(std::vector<Group>* groups, Table* table) {
+Group& group_of(Context& context, std::vector<Group>* groups, Table* table) {
   for (Group& group : *groups) {
     if (group.numbers.count(table) != 0) return group;
   }
   if (groups->empty() || groups->back().tables.count == tuning::kFeaturesALaunch) {
-    groups->emplace_back();
+    groups->emplace_back(context);
   }
   return groups->back();
 }
@@ -219,12 +229,11 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
     for (const MergeFeature& feature : update.features) {
       spans.push_back({feature.bags.ids, feature.bags.ids_count()});
     }
-    SOK_RETURN_IF_ERROR(
-        table.attach_planes(context, update.update.optimizer->planes(width, update.update.initials)));
+    const auto planes = update.update.optimizer->planes(width, update.update.initials);
+    SOK_RETURN_IF_ERROR(table.attach_planes(context, planes));
     SOK_RETURN_IF_ERROR(reserve(context, &table, spans));
     UpdateArgs args;
     args.hyper = update.update.hyper;
-    const auto planes = update.update.optimizer->planes(width, update.update.initials);
     for (std::size_t s = 0; s < planes.size(); ++s) {
       args.states[s] = table.plane_index(planes[s].name) - 1;
     }
@@ -237,7 +246,7 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
       if (feature.bags.ids_count() == 0) continue;
       const Kind kind{update.update.optimizer->id, table.config().row_type, feature.gradient.type,
                       vectors, args.lanes};
-      Group& group = group_of(&groups[kind], &table);
+      Group& group = group_of(context, &groups[kind], &table);
       const auto [at, added] = group.numbers.insert({&table, group.tables.count});
       if (added) {
         group.tables.tables[group.tables.count++] = args;
@@ -256,6 +265,10 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
       group.plain = group.plain && feature.bags.combiner == Combiner::kSum &&
                     feature.bags.weights == nullptr;
     }
+  }
+  // All memory before the first row changes.
+  for (auto& [kind, of_kind] : groups) {
+    for (Group& group : of_kind) SOK_RETURN_IF_ERROR(prepare(context, kind, &group));
   }
   for (auto& [kind, of_kind] : groups) {
     for (Group& group : of_kind) SOK_RETURN_IF_ERROR(run(context, kind, group));

@@ -37,7 +37,12 @@ __global__ void count_new_kernel(const TableView* table, const Key* ids, std::in
 }  // namespace
 
 Status ScratchIndex::create(Context& context, std::int64_t keys, ScratchIndex* scratch) {
-  const auto groups = static_cast<std::uint32_t>(keys / (kGroup / 2) + 1);  // at most half full
+  // At most half full, and of as many slots as their numbers can tell apart.
+  if (keys > kMostRows / 2) {
+    return invalid_argument(keys, " ids in one batch, at most ", kMostRows / 2,
+                            " can be told apart on a GPU; use smaller batches");
+  }
+  const auto groups = static_cast<std::uint32_t>(keys / (kGroup / 2) + 1);
   const std::size_t bytes = std::size_t{groups} * kGroup;
   scratch->control = context.allocate(bytes);
   scratch->slots = context.allocate(bytes * sizeof(Slot));

@@ -77,7 +77,7 @@ struct TableUpdate {
 
 // The step's scalars, on the device.
 struct StepScalars {
-  const std::int64_t* step = nullptr;
+  const std::int64_t* iterations = nullptr;  // steps before this one
   const float* scale = nullptr;
   const bool* apply = nullptr;
 };
@@ -96,6 +96,12 @@ struct MergeUpdate {
 // storing the gradients of rows.
 Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
                     const StepScalars& scalars);
+
+// step.cu ------------------------------------------------------------------------------------------
+
+Status hyper_parameters(Context& context, const HyperParameters& parameters, float* out);
+// Sets `*finite`, in device memory.
+Status all_finite(Context& context, const std::vector<Values>& values, bool* finite);
 
 // Plain memory traffic on the op's stream; copies to the host synchronise.
 Status copy(Context& context, void* to, const void* from, std::size_t bytes);

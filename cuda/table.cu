@@ -10,18 +10,7 @@
 namespace sok::cuda {
 namespace {
 
-constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
-constexpr std::int64_t kMostRows = 0xfffffff0;
 constexpr int kBlock = 256;
-
-std::int64_t limit_of(std::uint32_t groups) {
-  return static_cast<std::int64_t>(groups) * kGroup * kLoadNumerator / kLoadDenominator;
-}
-
-std::uint32_t groups_for(std::int64_t keys) {
-  const std::int64_t slots = (keys * kLoadDenominator + kLoadNumerator - 1) / kLoadNumerator;
-  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (slots + kGroup - 1) / kGroup));
-}
 
 // Calls f(slot) for the slots of an index that are full, one thread a control word.
 template <typename F>
@@ -77,6 +66,7 @@ __global__ void erase_kernel(IndexRef index, const Key* keys, std::int64_t count
       const std::uint64_t marked = (seen & ~(0xffULL << shift)) | (kDeletedByte << shift);
       if (!compare_and_swap(word, seen, marked)) continue;
       free_rows[atomicAdd(erased, 1ULL)] = index.slots[slot].row;
+      index.store_slot(slot, keys[i], kNoRow);  // see forget_slots
       break;
     }
   }
@@ -118,6 +108,13 @@ Status zeroed(Context& context, std::size_t bytes, Buffer* buffer) {
   *buffer = context.allocate(bytes);
   if (buffer->data == nullptr) return resource_exhausted("no device memory: ", bytes, " bytes asked for");
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(buffer->data, 0, bytes, stream_of(context)));
+  return {};
+}
+
+// Slots start, and end, as no row. A search without ordering that meets a slot whose control byte is seen before
+// its contents then finds nothing, and not a row that the key had before it was erased.
+Status forget_slots(Context& context, const Buffer& slots) {
+  SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(slots.data, 0xff, slots.bytes, stream_of(context)));
   return {};
 }
 
@@ -299,7 +296,7 @@ Status Table::reserve(Context& context, std::int64_t ids) {
     }
     SOK_RETURN_IF_ERROR(grow_rows(context, wanted));
     if (wanted + deleted_ > limit_of(index_.groups)) {
-      SOK_RETURN_IF_ERROR(grow_index(context, std::max(wanted, 2 * live_)));
+      SOK_RETURN_IF_ERROR(grow_index(context, std::max(wanted, std::min(2 * live_, kMostRows))));
     }
   }
   bound_ += ids;
@@ -328,6 +325,7 @@ Status Table::grow_index(Context& context, std::int64_t keys) {
   }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(control.data, static_cast<int>(kEmptyByte),
                                            control_bytes, stream_of(context)));
+  SOK_RETURN_IF_ERROR(forget_slots(context, slots));
   IndexRef grown;
   grown.control = control.as<std::uint64_t>();
   grown.slots = slots.as<Slot>();
@@ -442,6 +440,7 @@ Status Table::clear(Context& context) {
   }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(control_.data, static_cast<int>(kEmptyByte),
                                            control_.bytes, stream_of(context)));
+  SOK_RETURN_IF_ERROR(forget_slots(context, slots_));
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemsetAsync(taken_.data, 0, sizeof(unsigned long long), stream_of(context)));
   live_ = free_ = next_ = deleted_ = bound_ = 0;

@@ -20,6 +20,14 @@ constexpr int kFeaturesALaunch = 32;
 // Rows in flight per lane in the lookup, for 1 and 4 vectors a lane.
 constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }
 
+// The ring of a warp that copies rows through shared memory: stages, and bytes of a stage. With so many warps
+// a block and blocks a multiprocessor it fills a Hopper's 228 KB.
+constexpr int kCopyStages = 4;
+constexpr int kCopyStage = 4096;
+constexpr int kCopyWarps = 7;
+constexpr int kCopyBlocks = 2;
+constexpr int kCopyFrom = 512;  // bytes of a row: for shorter ones loads are as fast
+
 // Contributions of one row that one tile adds up alone; longer segments are cut into pieces.
 constexpr int kPiece = 64;
 

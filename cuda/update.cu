@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
     if (!applies(launch.scalars, *args.table)) continue;
     const std::int64_t first = at - args.first_key;
     const Row row = rows_of_keys(args, first);
-    const O optimizer(args.hyper, *launch.scalars.step);
+    const O optimizer(args.hyper, *launch.scalars.iterations + 1);
     const Common common(args.hyper);
     const float scale = *launch.scalars.scale;
     const Tile tile(args.lanes);
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
     update_all_kernel(const __grid_constant__ UpdateArgs args, StepScalars scalars) {
   if (!applies(scalars, *args.table)) return;
   const TableView& table = *args.table;
-  const O optimizer(args.hyper, *scalars.step);
+  const O optimizer(args.hyper, *scalars.iterations + 1);
   const Common common(args.hyper);
   const Tile tile(args.lanes);
   const std::int64_t places =

@@ -123,8 +123,10 @@ def test_the_flag_reaches_the_update_without_a_branch():
         optimizer.apply([tf.IndexedSlices(values, tf.constant([1, 2], tf.int64)), gradient], [table, dense])
 
     graph = step.get_concrete_function(tf.ones([2, 2]), tf.ones(3)).graph
-    (update,) = [op for op in graph.get_operations() if op.type == "Sok>Update"]
+    # Fused: the flag does not need the rows' gradients.
+    (update,) = [op for op in graph.get_operations() if op.type == "Sok>MergeUpdate"]
     assert all(op.graph is graph for op in (update, update.inputs[-1].op))
+    assert not [op for op in graph.get_operations() if op.type == "Sok>Merge"]
     branches = [op for op in graph.get_operations() if op.type in ("If", "StatelessIf")]
     assert len(branches) == 1
 

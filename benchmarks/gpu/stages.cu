@@ -229,10 +229,10 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
                                                      : 0.0f;
       }
       struct Scalars {
-        std::int64_t step;
+        std::int64_t iterations;
         float scale;
         bool apply;
-      } scalars{1, 1.0f, true};
+      } scalars{0, 1.0f, true};
       Buffer device = context.allocate(sizeof scalars);
       Buffer device_hyper = context.allocate(hyper.size() * 4);
       CHECK_CUDA(cudaMemcpyAsync(device.data, &scalars, sizeof scalars, cudaMemcpyHostToDevice, context.raw()));
@@ -249,7 +249,7 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
           update.features.push_back({c.bags_of(i % c.batches, t), {RowType::kFloat32, gradients[t].data}});
           updates.push_back(std::move(update));
         }
-        check(cuda::merge_update(context, updates, {&at->step, &at->scale, &at->apply}));
+        check(cuda::merge_update(context, updates, {&at->iterations, &at->scale, &at->apply}));
       };
       const std::string what = std::string("step ") + rule.name;
       report(what.c_str(), median_ms(context, [&](int i) {

@@ -29,6 +29,12 @@ struct Bags {
     return row_splits != nullptr ? row_splits[bag] : bag * hotness;
   }
   SOK_HD std::int64_t end(std::int64_t bag) const { return begin(bag + 1); }
+  // A bag's end inside the ids there are, whatever the row splits say: a device cannot check them before it
+  // reads them.
+  SOK_HD std::int64_t inside(std::int64_t i) const {
+    if (known_count < 0) return i;
+    return i < 0 ? 0 : i > known_count ? known_count : i;
+  }
   std::int64_t ids_count() const { return known_count >= 0 ? known_count : begin(bags); }
   SOK_HD float weight(std::int64_t i) const { return weights != nullptr ? weights[i] : 1.0f; }
 
@@ -36,10 +42,11 @@ struct Bags {
   SOK_HD float scale(std::int64_t bag) const {
     if (combiner == Combiner::kSum) return 1.0f;
     Divisor divisor;
+    const std::int64_t first = inside(begin(bag)), last = inside(end(bag));
     if (weights == nullptr) {
-      divisor.total = static_cast<float>(end(bag) - begin(bag));
+      divisor.total = static_cast<float>(last - first);
     } else {
-      for (std::int64_t i = begin(bag); i < end(bag); ++i) divisor.add(combiner, weights[i]);
+      for (std::int64_t i = first; i < last; ++i) divisor.add(combiner, weights[i]);
     }
     return divisor.scale(combiner);
   }
@@ -48,7 +55,7 @@ struct Bags {
 // What is wrong with entry number `entry` of a feature's row splits, `value` after `before`.
 inline Status bad_row_splits(int feature, std::int64_t entry, std::int64_t value,
                              std::int64_t before, std::int64_t ids) {
-  if (entry == 0) {
+  if (entry == 0 && value != 0) {
     return invalid_argument("feature ", feature, ": row_splits must start at 0, not ", value);
   }
   if (value < before) {
@@ -63,6 +70,13 @@ inline Status bad_row_splits(int feature, std::int64_t entry, std::int64_t value
 struct Columns {
   RowType type = RowType::kFloat32;
   void* data = nullptr;
+};
+
+// Any number of values of a row type.
+struct Values {
+  RowType type = RowType::kFloat32;
+  const void* data = nullptr;
+  std::int64_t count = 0;
 };
 
 }  // namespace sok

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cc_ops/core/host_device.h"
 #include "cc_ops/core/status.h"
 #include "cc_ops/core/table_config.h"
 #include "cc_ops/core/update.h"
@@ -74,6 +75,17 @@ inline Status find_optimizer(const std::string& name, const OptimizerSpec** foun
   }
   return invalid_argument("unknown optimizer '", name, "': it must be one of ", known);
 }
+
+// A vector of hyper-parameters before it is put together: an entry without a scalar has its value. On a GPU
+// the scalars' pointers are the device's.
+constexpr int kMostHyperParameters = 16;
+struct HyperParameters {
+  std::int32_t count = 0;
+  float values[kMostHyperParameters] = {};
+  const float* scalars[kMostHyperParameters] = {};
+
+  SOK_HD float operator[](int i) const { return scalars[i] != nullptr ? *scalars[i] : values[i]; }
+};
 
 inline Status check_hyper(const OptimizerSpec& optimizer, std::int64_t count) {
   if (count == static_cast<std::int64_t>(optimizer.hyper.size())) return {};

@@ -26,6 +26,21 @@
 namespace sok {
 
 constexpr std::uint32_t kGroup = 16;
+
+// An index is full at 7/8: a search still reads little more than one group on average.
+constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
+// Rows that one table can have: at that load its index has fewer than 2^32 slots, whose numbers have 32 bits.
+constexpr std::int64_t kMostRows = 0xe0000000 - 2 * std::int64_t{kGroup};
+
+inline std::int64_t limit_of(std::uint32_t groups) {
+  return static_cast<std::int64_t>(groups) * kGroup * kLoadNumerator / kLoadDenominator;
+}
+
+inline std::uint32_t groups_for(std::int64_t keys) {
+  const std::int64_t slots = (keys * kLoadDenominator + kLoadNumerator - 1) / kLoadNumerator;
+  return slots <= kGroup ? 1 : static_cast<std::uint32_t>((slots + kGroup - 1) / kGroup);
+}
+
 constexpr std::uint64_t kEveryByte = 0x0101010101010101ULL;
 constexpr std::uint64_t kEveryTopBit = 0x8080808080808080ULL;
 constexpr std::uint64_t kEmptyByte = 0x80;

@@ -101,6 +101,11 @@ SOK_HD float to_float(Half x) {
 #endif
 }
 
+// Neither infinite nor NaN: not all bits of the exponent are set.
+SOK_HD bool is_finite(float x) { return (float_bits(x) & 0x7f800000u) != 0x7f800000u; }
+SOK_HD bool is_finite(BFloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
+SOK_HD bool is_finite(Half x) { return (x.bits & 0x7c00u) != 0x7c00u; }
+
 // Rounds to the nearest value of T, ties to even.
 template <typename T>
 SOK_HD T from_float(float x);

@@ -96,6 +96,9 @@ Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::
     preserve(executor, u.table, *merges[i]);
     rows.push_back(RowUpdate::of(*u.table, *u.optimizer, u.hyper, step, scale));
   }
+  std::vector<Table*> tables;
+  for (const MergeUpdate& u : updates) tables.push_back(u.table);
+  const Insertions insertions(std::move(tables));
   const auto count = static_cast<std::int64_t>(pieces.size());
   executor.parallel_for(count, cost / std::max<std::int64_t>(1, count),
                         [&](std::int64_t begin, std::int64_t end) {
@@ -104,10 +107,7 @@ Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::
                             update_part(rows[i], updates[i].table, *merges[i], *pieces[p].part);
                           }
                         });
-  for (const MergeUpdate& u : updates) {
-    u.table->settle();
-    u.table->keep(nullptr);
-  }
+  for (const MergeUpdate& u : updates) u.table->keep(nullptr);
   return {};
 }
 

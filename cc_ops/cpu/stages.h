@@ -86,6 +86,10 @@ void read_plane(Executor& executor, const Table& table, int plane, const Row* ro
 void write_plane(Executor& executor, Table& table, int plane, const Row* rows, std::int64_t count,
                  const float* values);
 
+// finite.cc ----------------------------------------------------------------------------------------
+
+bool all_finite(Executor& executor, const std::vector<Values>& values);
+
 }  // namespace sok::cpu
 
 #endif  // SOK_CPU_STAGES_H_

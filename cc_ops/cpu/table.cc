@@ -12,10 +12,6 @@
 namespace sok::cpu {
 namespace {
 
-// An index is full at 7/8: a search still reads little more than one group on average.
-constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
-// At that load an index has fewer than 2^32 slots: their numbers have 32 bits.
-constexpr std::int64_t kMostRows = 0xe0000000 - 2 * kGroup;
 // Ids on their way per thread: each has its control words fetched, a little later its likely slot, and is
 // looked up when both should be there.
 constexpr std::int64_t kControlAhead = 32, kSlotsAhead = 16;
@@ -23,10 +19,6 @@ constexpr std::int64_t kControlAhead = 32, kSlotsAhead = 16;
 constexpr std::int64_t kNewRows = 32;
 // Below this many groups a second thread costs more than it brings when an index grows.
 constexpr std::int64_t kGroupsAPiece = 1024;
-
-std::int64_t limit_of(std::uint32_t groups) {
-  return static_cast<std::int64_t>(groups) * kGroup * kLoadNumerator / kLoadDenominator;
-}
 
 // Calls visit(i, hash of ids[i]) for all ids, in order; meanwhile the index's memory for the next ones is
 // brought into the cache, so that their misses overlap.
@@ -91,11 +83,6 @@ bool append(const IndexRef& index, const Slot& slot, std::uint32_t first, std::u
     }
   }
   return false;
-}
-
-std::uint32_t groups_for(std::int64_t keys) {
-  const std::int64_t slots = (keys * kLoadDenominator + kLoadNumerator - 1) / kLoadNumerator;
-  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (slots + kGroup - 1) / kGroup));
 }
 
 }  // namespace

@@ -168,6 +168,20 @@ class Table {
   std::vector<std::weak_ptr<Snapshot>> snapshots_;
 };
 
+// A round of insertions into tables: however it ends, they are settled.
+class Insertions {
+ public:
+  explicit Insertions(std::vector<Table*> tables) : tables_(std::move(tables)) {}
+  Insertions(const Insertions&) = delete;
+  Insertions& operator=(const Insertions&) = delete;
+  ~Insertions() {
+    for (Table* table : tables_) table->settle();
+  }
+
+ private:
+  std::vector<Table*> tables_;
+};
+
 }  // namespace sok::cpu
 
 #endif  // SOK_CPU_TABLE_H_

@@ -45,10 +45,10 @@ Status merge_keys(Executor& executor, const TableUpdate& update, Prepared* prepa
 
 void find_rows(Executor& executor, Table* table, Prepared* prepared) {
   prepared->rows.resize(prepared->count);
+  const Insertions insertions({table});
   executor.parallel_for(prepared->count, 30, [&](std::int64_t begin, std::int64_t end) {
     table->find_or_insert(prepared->keys + begin, end - begin, prepared->rows.data() + begin);
   });
-  table->settle();
 }
 
 void update_range(const RowUpdate& update, const Row* rows, const float* const* gradients,

@@ -28,7 +28,7 @@ namespace sok {
 
 // The scalars of one step, where the device wants them.
 struct StepTensors {
-  const tensorflow::Tensor* step;
+  const tensorflow::Tensor* iterations;  // steps before this one
   const tensorflow::Tensor* scale;
   const tensorflow::Tensor* apply;
 };
@@ -114,7 +114,7 @@ class CpuDevice {
                          request.keys->NumElements(),
                          request.unique});
     }
-    return cpu::update(executor_, updates, scalars.step->flat<std::int64_t>()(0),
+    return cpu::update(executor_, updates, scalars.iterations->flat<std::int64_t>()(0) + 1,
                        scalars.scale->flat<float>()(0));
   }
 
@@ -130,8 +130,17 @@ class CpuDevice {
                          {hyper.data(), hyper.data() + hyper.size()},
                          features[t]});
     }
-    return cpu::merge_update(executor_, updates, scalars.step->flat<std::int64_t>()(0),
+    return cpu::merge_update(executor_, updates, scalars.iterations->flat<std::int64_t>()(0) + 1,
                              scalars.scale->flat<float>()(0));
+  }
+
+  Status hyper_parameters(const HyperParameters& parameters, float* out) {
+    for (int i = 0; i < parameters.count; ++i) out[i] = parameters[i];
+    return {};
+  }
+  Status all_finite(const std::vector<Values>& values, bool* finite) {
+    *finite = cpu::all_finite(executor_, values);
+    return {};
   }
 
   Status size(Table& table, std::int64_t* rows) {
@@ -174,15 +183,17 @@ class CpuDevice {
   // Rows of all keys, new ones inserted, after forgetting the others if `replace`.
   Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
                        const std::vector<std::pair<int, const float*>>& planes) {
+    std::vector<Row> rows(count);  // all memory before the old rows go
     SOK_RETURN_IF_ERROR(replace ? table.reserve_total(count)
                                 : table.reserve(executor_, {{keys, count}}));
     if (replace) table.clear();
-    std::vector<Row> rows(count);
     const bool blank = static_cast<int>(planes.size()) == table.plane_count();
-    executor_.parallel_for(count, 100, [&](std::int64_t begin, std::int64_t end) {
-      table.find_or_insert(keys + begin, end - begin, rows.data() + begin, blank);
-    });
-    table.settle();
+    {
+      const cpu::Insertions insertions({&table});
+      executor_.parallel_for(count, 100, [&](std::int64_t begin, std::int64_t end) {
+        table.find_or_insert(keys + begin, end - begin, rows.data() + begin, blank);
+      });
+    }
     table.preserve(executor_, rows.data(), count);
     for (const auto& [plane, values] : planes) {
       cpu::write_plane(executor_, table, plane, rows.data(), count, values);
@@ -339,6 +350,12 @@ class GpuDevice {
     SOK_RETURN_IF_ERROR(cuda::merge_update(context_, updates, on_device(scalars)));
     return finish(touched);
   }
+  Status hyper_parameters(const HyperParameters& parameters, float* out) {
+    return cuda::hyper_parameters(context_, parameters, out);
+  }
+  Status all_finite(const std::vector<Values>& values, bool* finite) {
+    return cuda::all_finite(context_, values, finite);
+  }
   Status size(Table& table, std::int64_t* rows) {
     SOK_RETURN_IF_ERROR(table.check_offending(context_));
     return table.size(context_, rows);
@@ -372,13 +389,14 @@ class GpuDevice {
   }
   Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
                        const std::vector<std::pair<int, const float*>>& planes) {
+    // All memory before the old rows go.
+    cuda::Buffer rows = context_.allocate(std::max<std::int64_t>(1, count) * sizeof(Row));
+    if (rows.data == nullptr) return resource_exhausted("no device memory for ", count, " rows");
     if (replace) {
       SOK_RETURN_IF_ERROR(table.reserve_total(context_, count));
       SOK_RETURN_IF_ERROR(table.clear(context_));
     }
     SOK_RETURN_IF_ERROR(cuda::reserve(context_, &table, {{keys, count}}));
-    cuda::Buffer rows = context_.allocate(std::max<std::int64_t>(1, count) * sizeof(Row));
-    if (rows.data == nullptr) return resource_exhausted("no device memory for ", count, " rows");
     SOK_RETURN_IF_ERROR(cuda::resolve(context_, &table, keys, count, true, rows.as<Row>()));
     for (const auto& [plane, values] : planes) {
       SOK_RETURN_IF_ERROR(
@@ -478,7 +496,7 @@ class GpuDevice {
   };
 
   static cuda::StepScalars on_device(const StepTensors& scalars) {
-    return {scalars.step->flat<std::int64_t>().data(), scalars.scale->flat<float>().data(),
+    return {scalars.iterations->flat<std::int64_t>().data(), scalars.scale->flat<float>().data(),
             scalars.apply->flat<bool>().data()};
   }
 

@@ -66,6 +66,8 @@ Status FeatureInputs::read(tensorflow::OpKernelContext* context, bool on_host,
       b.bags = splits.size() - 1;
       if (splits.size() < 1) return invalid_argument("feature ", f, ": row_splits is empty");
       if (on_host) SOK_RETURN_IF_ERROR(check_splits(f, b.row_splits, splits.size(), count));
+      // A device looks at the splits bag by bag, and there is none.
+      if (b.bags == 0 && count > 0) return bad_row_splits(f, 0, 0, 0, count);
     } else {
       if (ids[f].dims() != 2) {
         return invalid_argument("feature ", f, ": dense ids must have the shape [batch, hotness], ",

@@ -42,7 +42,8 @@ class MergeUpdateOp final : public OpKernel {
     SOK_RETURN_IF_ERROR(read_merge_features<Device>(context, inputs_, output_types_, &features));
     tensorflow::OpInputList hyper;
     StepTensors scalars{};
-    if (!context->input_list("hyper", &hyper).ok() || !context->input("step", &scalars.step).ok() ||
+    if (!context->input_list("hyper", &hyper).ok() ||
+        !context->input("iterations", &scalars.iterations).ok() ||
         !context->input("scale", &scalars.scale).ok() ||
         !context->input("apply", &scalars.apply).ok()) {
       return {Code::kInternal, "MergeUpdate: inputs are missing"};

@@ -45,10 +45,11 @@ class UpdateOp final : public OpKernel {
  private:
   Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
     tensorflow::OpInputList keys, gradients, hyper;
-    const tensorflow::Tensor *step, *scale, *apply;
+    const tensorflow::Tensor *iterations, *scale, *apply;
     if (!context->input_list("keys", &keys).ok() ||
         !context->input_list("gradients", &gradients).ok() ||
-        !context->input_list("hyper", &hyper).ok() || !context->input("step", &step).ok() ||
+        !context->input_list("hyper", &hyper).ok() ||
+        !context->input("iterations", &iterations).ok() ||
         !context->input("scale", &scale).ok() || !context->input("apply", &apply).ok()) {
       return {Code::kInternal, "Update: inputs are missing"};
     }
@@ -66,7 +67,7 @@ class UpdateOp final : public OpKernel {
       requests.push_back({optimizers_[t], reaches_[t], &keys[t], &gradients[t], &hyper[t],
                           initials_[t], unique_[t]});
     }
-    return Device(context).update(tables, requests, {step, scale, apply});
+    return Device(context).update(tables, requests, {iterations, scale, apply});
   }
 
   int num_tables_ = 0;

@@ -7,7 +7,7 @@ REGISTER_OP("Sok>Update")
     .Input("keys: num_tables * int64")
     .Input("gradients: num_tables * float")
     .Input("hyper: num_tables * float")
-    .Input("step: int64")
+    .Input("iterations: int64")
     .Input("scale: float")
     .Input("apply: bool")
     .Attr("num_tables: int >= 1")
@@ -24,7 +24,7 @@ value, then the update. Gradients of equal keys are summed before one update.
 keys: for each table, [n].
 gradients: for each table, [n, dimension].
 hyper: for each table the optimizer's hyper-parameters in the order of its description.
-step: the number of this step, from 1.
+iterations: the number of steps before this one.
 scale: multiplied with every gradient.
 apply: false leaves every table as it is.
 optimizers: for each table the name of its optimizer.
@@ -42,7 +42,7 @@ REGISTER_OP("Sok>MergeUpdate")
     .Input("weights: num_features * float")
     .Input("gradients: output_types")
     .Input("hyper: num_tables * float")
-    .Input("step: int64")
+    .Input("iterations: int64")
     .Input("scale: float")
     .Input("apply: bool")
     .SOK_FEATURE_ATTRS
@@ -53,4 +53,4 @@ REGISTER_OP("Sok>MergeUpdate")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Sok>Merge and Sok>Update (local) in one: the gradients of rows are never stored.\n\n"
          "gradients: of the lookup's outputs, [batch, dimension] a feature.\n"
-         "hyper, step, scale, apply, optimizers, initials: as for Sok>Update.\n" SOK_FEATURE_DOC);
+         "hyper, iterations, scale, apply, optimizers, initials: as for Sok>Update.\n" SOK_FEATURE_DOC);

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sok import _native
 from sok.optimizers.rules import Source
 from sok.stages.merge import MergedSlices
 from sok.variables import TableVariable
@@ -131,6 +132,24 @@ def _values(gradient: Any) -> tf.Tensor:
 
 
 def all_finite(dense: list[tuple[Any, Any]], tables: list[TableGradient]) -> tf.Tensor:
-    """Whether every gradient is finite: a boolean scalar."""
-    values = [_values(g) for g, _ in dense] + [t.slices.values for t in tables]
-    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in values])
+    """Whether every gradient is finite: a boolean scalar.
+
+    Gradients of rows that nobody has summed yet are not summed for this: those of the bags are looked at, and
+    the ids' weights. (Sums of finite numbers could still be infinite, from 3e38 on.)
+    """
+    values = [_values(g) for g, _ in dense]
+    origins = {}
+    for table in tables:
+        if table.slices.origin is None:
+            values.append(table.slices.values)
+        else:
+            origins[id(table.slices.origin[0])] = table.slices.origin[0]
+    for origin in origins.values():
+        weighted = zip(origin.features["weights"], origin.attributes["weighted"])
+        values += [*origin.gradients, *(weights for weights, given in weighted if given)]
+    native = [x for x in values if x.dtype.name in _native.ROW_DTYPES]
+    others = [tf.reduce_all(tf.math.is_finite(x)) for x in values if x.dtype.name not in _native.ROW_DTYPES]
+    flags = ([_native.ops.sok_all_finite(native)] if native else []) + others
+    if len(flags) == 1:
+        return flags[0]
+    return tf.reduce_all(tf.constant(True) if not flags else tf.stack(flags))

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from sok.optimizers.rowwise_adagrad import RowWiseAdagrad
-from sok.stages.update import OPTIMIZERS, initial_of
+from sok.stages.update import OPTIMIZERS, hyper_parameters, initial_of
 
 _Clip = tuple[str, float]
 
@@ -138,19 +138,16 @@ class Source:
         pattern = getattr(self.optimizer, "_exclude_from_weight_decay_pattern", None)
         return pattern is None or pattern.search(name) is None
 
-    def hyper(self, learning_rate: tf.Tensor, step: tf.Tensor, decay: bool) -> tf.Tensor:
+    def hyper(self, learning_rate: tf.Tensor, iterations: tf.Tensor, decay: bool) -> tf.Tensor:
         """The rule's hyper-parameters as the optimizer has them now: float32, in the rule's order."""
-        del step
-        values = []
-        for name in OPTIMIZERS[self.rule]["hyper"]:
+        del iterations
+
+        def value(name):
             if name == "learning_rate":
-                value = learning_rate
-            elif name == "weight_decay" and not decay:
-                value = 0.0
-            else:
-                value = self.value(name)
-            values.append(0.0 if value is None else value)
-        return tf.stack([tf.cast(value, tf.float32) for value in values])
+                return learning_rate
+            return None if name == "weight_decay" and not decay else self.value(name)
+
+        return hyper_parameters(self.rule, value)
 
 
 _CLIP_ATTRIBUTES = {"value": "clipvalue", "norm": "clipnorm", "global_norm": "global_clipnorm"}
@@ -172,11 +169,11 @@ class TfKerasSource(Source):
         names = getattr(self.optimizer, "_exclude_from_weight_decay_names", [])
         return not any(re.search(pattern, name) for pattern in names)
 
-    def hyper(self, learning_rate, step, decay):
-        hyper = super().hyper(learning_rate, step, decay)
+    def hyper(self, learning_rate, iterations, decay):
+        hyper = super().hyper(learning_rate, iterations, decay)
         if not self.value("adaptive_epsilon"):
             return hyper
-        beta_2_power = tf.pow(tf.cast(self.optimizer.beta_2, tf.float32), tf.cast(step, tf.float32))
+        beta_2_power = tf.pow(tf.cast(self.optimizer.beta_2, tf.float32), tf.cast(iterations, tf.float32) + 1.0)
         place = OPTIMIZERS[self.rule]["hyper"].index("epsilon")
         return tf.tensor_scatter_nd_update(hyper, [[place]], [hyper[place] * tf.sqrt(1.0 - beta_2_power)])
 

@@ -307,8 +307,8 @@ class OptimizerWrapper:
         )
         # Before the dense step, which advances the step's number and perhaps the learning rate.
         if tables:
-            # Clipping and the finite flag read the rows' gradients; otherwise only the update does.
-            fuse = not check_finite and not any(s.clips() for s in (settings.source, *(t.source for t in tables)))
+            # Clipping reads the rows' gradients; otherwise only the update does.
+            fuse = not any(s.clips() for s in (settings.source, *(t.source for t in tables)))
             self._update_tables(tables, scale, apply, fuse)
         if check_finite:
             tf.cond(apply, lambda: _no_output(apply_dense(dense)), lambda: None)
@@ -322,7 +322,6 @@ class OptimizerWrapper:
 
     def _update_tables(self, tables: list[TableGradient], scale: Any, apply: Any, fuse: bool) -> None:
         iterations = tf.convert_to_tensor(self.inner_optimizer.iterations)
-        step = tf.cast(iterations, tf.int64) + 1
         rates: dict[int, tf.Tensor] = {}
         hyper: dict[tuple[int, bool], tf.Tensor] = {}
         steps = []
@@ -334,7 +333,7 @@ class OptimizerWrapper:
             if id(source) not in rates:
                 rates[id(source)] = source.learning_rate(iterations)
             if (id(source), decay) not in hyper:
-                hyper[id(source), decay] = source.hyper(rates[id(source)], step, decay)
+                hyper[id(source), decay] = source.hyper(rates[id(source)], iterations, decay)
             steps.append(
                 TableStep(
                     variable.table,
@@ -345,7 +344,7 @@ class OptimizerWrapper:
                     source.initial,
                 )
             )
-        update(steps, step, scale=scale, apply=apply, fuse=fuse)
+        update(steps, iterations, scale=scale, apply=apply, fuse=fuse)
 
 
 def _class_for(optimizer: Any, loss_scale: Any) -> type[OptimizerWrapper]:

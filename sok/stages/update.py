@@ -3,6 +3,7 @@
 """Stage 5', update: an optimizer's rule on the rows of keys."""
 
 import dataclasses
+import numbers
 
 import tensorflow as tf
 
@@ -41,18 +42,37 @@ def initial_of(optimizer: str, value) -> float:
     return float(value(names.pop())) if names else 0.0
 
 
-def update(steps: list[TableStep], step, *, scale=1.0, apply=True, fuse=False) -> None:
+def hyper_parameters(optimizer: str, value) -> tf.Tensor:
+    """An optimizer's hyper-parameters, float32 [number of them]; `value(name)` gives one, or None for 0.
+
+    On a GPU those that are tensors or variables are put between the numbers by one kernel.
+    """
+    scalars, places, values = [], [], []
+    for place, name in enumerate(OPTIMIZERS[optimizer]["hyper"]):
+        given = value(name)
+        if given is None:
+            given = 0.0
+        if isinstance(given, numbers.Real):
+            values.append(float(given))
+            continue
+        scalars.append(tf.cast(tf.convert_to_tensor(given), tf.float32))
+        places.append(place)
+        values.append(0.0)
+    return _native.ops.sok_hyper_parameters(scalars=scalars, places=places, values=values)
+
+
+def update(steps: list[TableStep], iterations, *, scale=1.0, apply=True, fuse=False) -> None:
     """Applies one optimizer step to every table.
 
     Args:
         steps: one entry a table.
-        step: the number of this step, from 1.
+        iterations: the number of steps before this one.
         scale: multiplied with every gradient.
         apply: a scalar; false leaves every table as it is.
         fuse: nobody else reads the rows' gradients: updates of the local reach do the merging themselves.
     """
     scalars = {
-        "step": tf.cast(step, tf.int64),
+        "iterations": tf.cast(iterations, tf.int64),
         "scale": tf.cast(scale, tf.float32),
         "apply": apply,
     }

@@ -173,12 +173,14 @@ struct DeviceBatch {
 
 // The scalars of a step.
 struct DeviceScalars {
-  Buffer step, scale, apply;
-  DeviceScalars(TestContext& context, std::int64_t step_, float scale_, bool apply_ = true)
-      : step(context.upload(std::vector<std::int64_t>{step_})),
+  Buffer iterations, scale, apply;
+  DeviceScalars(TestContext& context, std::int64_t step, float scale_, bool apply_ = true)
+      : iterations(context.upload(std::vector<std::int64_t>{step - 1})),
         scale(context.upload(std::vector<float>{scale_})),
         apply(context.upload(std::vector<char>{apply_})) {}
-  StepScalars get() const { return {step.as<std::int64_t>(), scale.as<float>(), apply.as<bool>()}; }
+  StepScalars get() const {
+    return {iterations.as<std::int64_t>(), scale.as<float>(), apply.as<bool>()};
+  }
 };
 
 }  // namespace sok::cuda

@@ -1,0 +1,118 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What one lookup and one training step do on a GPU, kernel by kernel and copy by copy.
+
+    CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR run
+    trace.py trace.jsonl table     prints each phase's activities; trace.cc says how to build libtrace.so
+
+Case b: 26 tables of 1 M x 128, batch 65,536, one id each, in one pass; case c: one table of 10 M x 64, 16,384 bags
+of 10. The phases are parted by pauses of the host, by which the table finds them.
+"""
+
+import collections
+import json
+import sys
+import time
+
+PHASES = [f"case {case}, {table}, {what}" for case in "bc" for table in ("static", "hash") for what in ("lookup", "step")]
+PAUSE = 0.3
+
+
+def phase(function):
+    """Runs the function alone, so that the trace shows a pause before and after it."""
+    import tensorflow as tf
+
+    tf.test.experimental.sync_devices()
+    time.sleep(PAUSE)
+    function()
+    tf.test.experimental.sync_devices()
+    time.sleep(PAUSE)
+
+
+def run(folder):
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import sok
+
+    sys.path.insert(0, folder)
+    import ids as recipe
+
+    tf.config.set_soft_device_placement(False)
+    for name in "bc":
+        case = recipe.CASES[name]
+        batch = recipe.batch(name, "power", 0)
+        hotness = case["ids"] // case["batch"]
+        ids = [tf.identity(tf.constant(values.reshape(-1, hotness), tf.int64)) for values, _ in batch]
+        upstream = [tf.random.normal((case["batch"], case["dim"])) for _ in ids]
+        for hashed in (False, True):
+            if hashed:
+                tables = [sok.DynamicVariable(case["dim"], "random", capacity=case["rows"] * 9 // 8) for _ in ids]
+                for begin in range(0, case["rows"], 1 << 20):
+                    every = tf.range(begin, min(begin + (1 << 20), case["rows"]), dtype=tf.int64)
+                    sok.lookup_sparse(tables, [every[:, None]] * len(tables), combiners=["sum"] * len(tables))
+            else:
+                tables = [sok.Variable(shape=(case["rows"], case["dim"]), initializer="random") for _ in ids]
+            optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.01))
+            optimizer.build(tables)
+            combiners = ["sum"] * len(tables)
+
+            @tf.function
+            def lookup(tables=tables, ids=ids, combiners=combiners):
+                return sok.lookup_sparse(tables, ids, combiners=combiners, training=False)
+
+            @tf.function
+            def step(tables=tables, ids=ids, combiners=combiners, upstream=upstream, optimizer=optimizer):
+                with tf.GradientTape() as tape:
+                    vectors = sok.lookup_sparse(tables, ids, combiners=combiners)
+                gradients = tape.gradient(vectors, tables, output_gradients=upstream)
+                optimizer.apply_gradients(list(zip(gradients, tables, strict=True)))
+
+            for _ in range(10):
+                lookup()
+                step()
+            phase(lookup)
+            phase(step)
+            np.asarray(upstream[0][0, 0])
+            del lookup, step, tables, optimizer
+
+
+def phases_of(path):
+    """The activities between pauses: the last ones are the phases, in order."""
+    with open(path) as lines:
+        activities = sorted((json.loads(line) for line in lines), key=lambda a: a["start_ns"])
+    activities = [a for a in activities if a["kind"] != "synchronise" or a["name"] == "context"]
+    groups, end = [], None
+    for activity in activities:
+        if activity["kind"] == "synchronise":
+            continue
+        if end is None or activity["start_ns"] - end > PAUSE * 1e9 * 0.9:
+            groups.append([])
+        groups[-1].append(activity)
+        end = max(end or 0, activity["start_ns"] + activity["ns"])
+    return groups
+
+
+def table(path):
+    # A phase is a group between two pauses: few activities. Warming up and filling tables takes many.
+    groups = phases_of(path)
+    found = [g for g in groups if len(g) < 60]
+    for name, group in zip(PHASES, found[-len(PHASES):], strict=True):
+        start = group[0]["start_ns"]
+        last = group[-1]
+        kinds = collections.Counter(a["kind"] for a in group)
+        print(json.dumps({
+            "phase": name,
+            "kernels": kinds["kernel"],
+            "copies": kinds["copy"],
+            "memsets": kinds["memset"],
+            "kernel_ms": round(sum(a["ns"] for a in group if a["kind"] == "kernel") / 1e6, 4),
+            "span_ms": round((last["start_ns"] + last["ns"] - start) / 1e6, 4),
+            "activities": [[round((a["start_ns"] - start) / 1e3, 1), round(a["ns"] / 1e3, 1), a["kind"], a["name"],
+                            a["bytes"]] for a in group],
+        }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    {"run": run, "table": table}[sys.argv[2]](sys.argv[1])
