@@ -54,7 +54,7 @@ def test_auc_comes_from_the_ids_through_every_table(seed, ratings):
 @pytest.mark.slow
 def test_the_command_leaves_a_model_for_a_second_process(tmp_path):
     command = [sys.executable, "-m", "sok.models.movielens_demo", "--epochs", "1", "--output", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     auc = json.loads((tmp_path / "metrics.json").read_text())["val_auc"]

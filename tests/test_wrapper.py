@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from tensorflow.python.eager import context
+from world import ON_GPU
 
 import sok
 
@@ -49,7 +50,9 @@ class Pair:
         self.dense_optimizer.apply([tf.constant(summed), other], [self.dense, self.dense_other])
 
     def check(self):
-        kinds.assert_rows(_exported(self.table), dict(enumerate(self.dense.numpy())), rtol=2e-5, atol=2e-6)
+        # A GPU adds the gradients of a row as they arrive.
+        tolerance = {"rtol": 2e-4, "atol": 2e-5} if ON_GPU else {"rtol": 2e-5, "atol": 2e-6}
+        kinds.assert_rows(_exported(self.table), dict(enumerate(self.dense.numpy())), **tolerance)
         np.testing.assert_allclose(self.other.numpy(), self.dense_other.numpy(), rtol=2e-5, atol=2e-6)
         assert int(self.optimizer.iterations) == int(self.dense_optimizer.iterations)
 

@@ -6,15 +6,18 @@
     trace.py trace.jsonl table     prints each phase's activities; trace.cc says how to build libtrace.so
 
 Case b: 26 tables of 1 M x 128, batch 65,536, one id each, in one pass; case c: one table of 10 M x 64, 16,384 bags
-of 10. The phases are parted by pauses of the host, by which the table finds them.
+of 10, also with TensorFlow's own ops. A step is lookup, backward, Adagrad. The phases are parted by pauses of the
+host, by which the table finds them.
 """
 
 import collections
 import json
+import pathlib
 import sys
 import time
 
-PHASES = [f"case {case}, {table}, {what}" for case in "bc" for table in ("static", "hash") for what in ("lookup", "step")]
+PHASES = [f"b, {table}, {what}" for table in ("static", "hash") for what in ("lookup", "step")]
+PHASES += [phase.replace("b,", "c,") for phase in PHASES] + ["c, TensorFlow, step"]
 PAUSE = 0.3
 
 
@@ -36,8 +39,9 @@ def run(folder):
 
     import sok
 
-    sys.path.insert(0, folder)
+    sys.path[:0] = [folder, str(pathlib.Path(__file__).parent)]
     import ids as recipe
+    import with_tensorflow
 
     tf.config.set_soft_device_placement(False)
     for name in "bc":
@@ -74,15 +78,20 @@ def run(folder):
                 step()
             phase(lookup)
             phase(step)
-            np.asarray(upstream[0][0, 0])
             del lookup, step, tables, optimizer
+    values, lengths = batch[0]
+    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    peer = with_tensorflow.tensorflow_step(case["rows"], case["dim"], splits)
+    arguments = (tf.identity(tf.constant(values, tf.int64)), upstream[0])
+    for _ in range(10):
+        peer(*arguments)
+    phase(lambda: peer(*arguments))
 
 
 def phases_of(path):
     """The activities between pauses: the last ones are the phases, in order."""
     with open(path) as lines:
         activities = sorted((json.loads(line) for line in lines), key=lambda a: a["start_ns"])
-    activities = [a for a in activities if a["kind"] != "synchronise" or a["name"] == "context"]
     groups, end = [], None
     for activity in activities:
         if activity["kind"] == "synchronise":
@@ -95,6 +104,7 @@ def phases_of(path):
 
 
 def table(path):
+    """Prints each phase, one JSON object a line."""
     # A phase is a group between two pauses: few activities. Warming up and filling tables takes many.
     groups = phases_of(path)
     found = [g for g in groups if len(g) < 60]

@@ -10,6 +10,7 @@ Prints one JSON object a line. A time is the median over rounds of a step's shar
 programs compared take turns, a round each.
 """
 
+import gc
 import json
 import sys
 import time
@@ -229,6 +230,8 @@ def memory(folder):
                        rows_bytes=len(tables) * case["rows"] * case["dim"] * 4, before_bytes=before, peak_bytes=peak,
                        output_bytes=4 * len(tables) * case["batch"] * case["dim"])  # fmt: skip
                 del step, tables, optimizer
+                gc.collect()
+        del inputs, upstream
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run on a GPU showed: a pytest plugin that records it, and the summary made of such records.
 
-    python tests/gpu/proof.py SUMMARY RECORDS SEED     merges the records of all parts of a run
+    python tests/gpu/proof.py SUMMARY RECORDS SEED     merges the records of all parts of a run, and what SUMMARY
+                                                       has of an earlier run of other parts on this very tree
     python tests/gpu/proof.py --check SUMMARY          fails unless the summary is one of this very tree
 """
 
@@ -88,6 +89,14 @@ def summarise(records: str, seed: str) -> dict:
     }
 
 
+def add_earlier(summary: dict, earlier: dict) -> None:
+    """Adds the tests of an earlier run with the same seed, if it was of the same tree and binary."""
+    if any(earlier[key] != summary[key] for key in ("tree_sha256", "binary_sha256", "seed", "tensorflow")):
+        return
+    summary["tests"] = dict(sorted({**earlier["tests"], **summary["tests"]}.items()))
+    summary["passed"] = sum(test["outcome"] == "passed" for test in summary["tests"].values())
+
+
 def check(path: str) -> list[str]:
     """What keeps a summary from being the proof of this tree."""
     summary = json.loads(pathlib.Path(path).read_text())
@@ -105,6 +114,8 @@ def main(arguments: list[str]) -> int:
         return bool(problems)
     path, records, seed = arguments
     summary = summarise(records, seed)
+    if pathlib.Path(path).exists():
+        add_earlier(summary, json.loads(pathlib.Path(path).read_text()))
     pathlib.Path(path).write_text(json.dumps(summary, indent=1) + "\n")
     failed = {name: test["outcome"] for name, test in summary["tests"].items() if test["outcome"] != "passed"}
     print(f"{summary['passed']} passed, {len(failed)} did not", *failed, sep="\n  ")

@@ -11,9 +11,9 @@
 #   native     the device library without TensorFlow against the CPU's
 #   memcheck, racecheck, initcheck    the native tests under that tool of compute-sanitizer
 #
-# SUMMARY gets a JSON file; SEED is for all that is drawn at random. What takes more than LIMIT (450) seconds is ended, and
-# has not passed.
-# NATIVE names the program of the native tests.
+# SUMMARY gets a JSON file, to which a later run of other parts adds; SEED is for all that is drawn at random. What takes
+# more than LIMIT (450) seconds is ended, and
+# has not passed. NATIVE names the program of the native tests.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 summary=$1
