@@ -189,49 +189,53 @@ def memory(folder):
     import ids as recipe
 
     for name in "abc":
-        case = recipe.CASES[name]
-        batch = recipe.batch(name, "uniform", 0)
-        inputs = [
-            tf.RaggedTensor.from_row_lengths(tf.constant(values, tf.int64), lengths, validate=False)
-            for values, lengths in batch
-        ]
-        inputs = [tf.RaggedTensor.from_row_splits(tf.identity(i.values), tf.identity(i.row_splits)) for i in inputs]
-        upstream = [tf.random.normal((case["batch"], case["dim"])) for _ in inputs]
-        combiners = ["sum"] * len(inputs)
-        for kind in ("static", "hash"):
-            for rule in (keras.optimizers.SGD(0.01), keras.optimizers.Adagrad(0.01), keras.optimizers.Adam(0.01)):
-                if kind == "static":
-                    tables = [sok.Variable(shape=(case["rows"], case["dim"]), initializer="random") for _ in inputs]
-                else:
-                    tables = [sok.DynamicVariable(case["dim"], "random", capacity=case["rows"]) for _ in inputs]
-                    for begin in range(0, case["rows"], 1 << 20):
-                        every = tf.range(begin, min(begin + (1 << 20), case["rows"]), dtype=tf.int64)[:, None]
-                        sok.lookup_sparse(tables, [every] * len(tables), combiners=combiners)
-                optimizer = sok.OptimizerWrapper(rule)
-                optimizer.build(tables)
+        memory_of(recipe, name)
+        gc.collect()
 
-                @tf.function
-                def step(tables=tables, optimizer=optimizer):
-                    with tf.GradientTape() as tape:
-                        vectors = sok.lookup_sparse(tables, inputs, combiners=combiners)  # noqa: B023
-                    gradients = tape.gradient(vectors, tables, output_gradients=upstream)  # noqa: B023
-                    optimizer.apply_gradients(list(zip(gradients, tables, strict=True)))
 
+def memory_of(recipe, name):
+    case = recipe.CASES[name]
+    batch = recipe.batch(name, "uniform", 0)
+    inputs = [
+        tf.RaggedTensor.from_row_lengths(tf.constant(values, tf.int64), lengths, validate=False)
+        for values, lengths in batch
+    ]
+    inputs = [tf.RaggedTensor.from_row_splits(tf.identity(i.values), tf.identity(i.row_splits)) for i in inputs]
+    upstream = [tf.random.normal((case["batch"], case["dim"])) for _ in inputs]
+    combiners = ["sum"] * len(inputs)
+    for kind in ("static", "hash"):
+        for rule in (keras.optimizers.SGD(0.01), keras.optimizers.Adagrad(0.01), keras.optimizers.Adam(0.01)):
+            if kind == "static":
+                tables = [sok.Variable(shape=(case["rows"], case["dim"]), initializer="random") for _ in inputs]
+            else:
+                tables = [sok.DynamicVariable(case["dim"], "random", capacity=case["rows"]) for _ in inputs]
+                for begin in range(0, case["rows"], 1 << 20):
+                    every = tf.range(begin, min(begin + (1 << 20), case["rows"]), dtype=tf.int64)[:, None]
+                    sok.lookup_sparse(tables, [every] * len(tables), combiners=combiners)
+            optimizer = sok.OptimizerWrapper(rule)
+            optimizer.build(tables)
+
+            @tf.function
+            def step(tables=tables, optimizer=optimizer):
+                with tf.GradientTape() as tape:
+                    vectors = sok.lookup_sparse(tables, inputs, combiners=combiners)
+                gradients = tape.gradient(vectors, tables, output_gradients=upstream)
+                optimizer.apply_gradients(list(zip(gradients, tables, strict=True)))
+
+            step()
+            tf.test.experimental.sync_devices()
+            tf.config.experimental.reset_memory_stats("GPU:0")
+            before = tf.config.experimental.get_memory_info("GPU:0")["current"]
+            for _ in range(5):
                 step()
-                tf.test.experimental.sync_devices()
-                tf.config.experimental.reset_memory_stats("GPU:0")
-                before = tf.config.experimental.get_memory_info("GPU:0")["current"]
-                for _ in range(5):
-                    step()
-                tf.test.experimental.sync_devices()
-                peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-                own = sum(of["bytes"] for of in sok.stats(*tables).values())
-                report(case=name, what="memory", table=kind, optimizer=type(rule).__name__, tables_bytes=own,
-                       rows_bytes=len(tables) * case["rows"] * case["dim"] * 4, before_bytes=before, peak_bytes=peak,
-                       output_bytes=4 * len(tables) * case["batch"] * case["dim"])  # fmt: skip
-                del step, tables, optimizer
-                gc.collect()
-        del inputs, upstream
+            tf.test.experimental.sync_devices()
+            peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+            own = sum(of["bytes"] for of in sok.stats(*tables).values())
+            report(case=name, what="memory", table=kind, optimizer=type(rule).__name__, tables_bytes=own,
+                   rows_bytes=len(tables) * case["rows"] * case["dim"] * 4, before_bytes=before, peak_bytes=peak,
+                   output_bytes=4 * len(tables) * case["batch"] * case["dim"])  # fmt: skip
+            del step, tables, optimizer
+            gc.collect()
 
 
 if __name__ == "__main__":
