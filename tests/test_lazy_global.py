@@ -250,6 +250,9 @@ def test_what_has_no_closed_form_is_refused():
             sok.OptimizerWrapper(optimizer, "lazy_global")
     with pytest.raises(ValueError, match="no closed form for the steps of Adam"):
         sok.OptimizerWrapper(keras.optimizers.SGD(), "lazy_global", per_table={"a": keras.optimizers.Adam()})
+
+
+def test_decay_that_takes_all_of_a_row_is_refused():
     table = sok.Variable([[1.0]])
     optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(2.0, weight_decay=0.5), "lazy_global")
     with pytest.raises(

@@ -132,6 +132,29 @@ struct Case {
     return c;
   }
 
+  // So many batches in which every hundredth id of a table is one that no batch had before.
+  Case with_new_ids(BenchContext& context, int steps) const {
+    Case fresh = *this;
+    fresh.batches = steps;
+    std::vector<Key> next(tables, rows);
+    for (auto* lists : {&fresh.ids, &fresh.splits}) lists->assign(steps, {});
+    fresh.counts.assign(steps, {});
+    for (int b = 0; b < steps; ++b) {
+      const auto from = static_cast<std::size_t>(b % batches);
+      fresh.splits[b] = splits[from];
+      fresh.counts[b] = counts[from];
+      for (int t = 0; t < tables; ++t) {
+        std::vector<Key> host(counts[from][t]);
+        const std::size_t bytes = host.size() * sizeof(Key);
+        CHECK_CUDA(cudaMemcpy(host.data(), ids[from][t].data, bytes, cudaMemcpyDeviceToHost));
+        for (std::size_t i = 0; i < host.size(); i += 100) host[i] = next[t]++;
+        fresh.ids[b].push_back(context.allocate(bytes));
+        CHECK_CUDA(cudaMemcpy(fresh.ids[b][t].data, host.data(), bytes, cudaMemcpyHostToDevice));
+      }
+    }
+    return fresh;
+  }
+
   Bags bags_of(int batch, int table) const {
     Bags b;
     b.ids = ids[batch][table].as<Key>();
@@ -191,10 +214,11 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
       tables.push_back(make_table(context, c.dim, is_static ? c.rows : c.rows * 9 / 8, is_static));
       if (!is_static) insert_range(context, tables.back().get(), 0, c.rows);
     }
+    const Case* current = &c;
     const auto forward = [&](int i, bool insert) {
       std::vector<cuda::LookupFeature> features;
       for (int t = 0; t < c.tables; ++t) {
-        features.push_back({tables[t].get(), c.bags_of(i % c.batches, t),
+        features.push_back({tables[t].get(), current->bags_of(i % current->batches, t),
                             {RowType::kFloat32, outputs[t].data}, 0.0f});
       }
       check(cuda::lookup(context, features, insert));
@@ -246,17 +270,30 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
           update.update.optimizer = spec;
           update.update.hyper = device_hyper.as<float>();
           update.update.initials.assign(hyper.size(), 0.1f);
-          update.features.push_back({c.bags_of(i % c.batches, t), {RowType::kFloat32, gradients[t].data}});
+          update.features.push_back({current->bags_of(i % current->batches, t),
+                                     {RowType::kFloat32, gradients[t].data}});
           updates.push_back(std::move(update));
         }
         check(cuda::merge_update(context, updates, {&at->iterations, &at->scale, &at->apply}));
       };
       const std::string what = std::string("step ") + rule.name;
+      const double step_bytes = 2 * out_bytes + 3 * unique * row + unique * rule.state_bytes;
       report(what.c_str(), median_ms(context, [&](int i) {
                forward(i, !is_static);
                backward(i);
              }),
-             2 * out_bytes + 3 * unique * row + unique * rule.state_bytes);
+             step_bytes);
+      if (is_static || what != "step rowwise_adagrad") continue;
+      constexpr int kSteps = 50;
+      const Case fresh = c.with_new_ids(context, kSteps);
+      current = &fresh;
+      int next = 0;
+      report("step rowwise_adagrad, 1 % new", median_ms(context, [&](int) {
+               forward(next, true);
+               backward(next++);
+             }, kSteps - 10, 10),
+             step_bytes);
+      current = &c;
     }
   }
 }

@@ -11,6 +11,7 @@ programs compared take turns, a round each.
 """
 
 import gc
+import itertools
 import json
 import sys
 import time
@@ -65,6 +66,27 @@ def tensorflow_step(rows, dim, splits):
     return step
 
 
+def tensorflow_ragged_step(rows, dim, splits):
+    """`embedding_lookup_sparse` of ragged ids, the fast path, with the same Adagrad."""
+    table = tf.Variable(tf.random.uniform((rows, dim), -0.05, 0.05))
+    accumulator = tf.Variable(tf.fill((rows, dim), 0.1))
+
+    @tf.function
+    def step(ids, upstream):
+        ragged = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+        with tf.GradientTape() as tape:
+            out = tf.nn.embedding_lookup_sparse(table, ragged, None, combiner="sum", allow_fast_lookup=True)
+        gradient = tape.gradient(out, table, output_gradients=upstream)
+        unique, inverse = tf.unique(gradient.indices)
+        merged = tf.math.unsorted_segment_sum(gradient.values, inverse, tf.size(unique))
+        tf.raw_ops.ResourceSparseApplyAdagradV2(
+            var=table.handle, accum=accumulator.handle, lr=0.01, epsilon=1e-7, grad=merged, indices=unique
+        )
+        return out[0, 0]
+
+    return step
+
+
 def sok_step(table, splits):
     optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.01))
     optimizer.build([table])
@@ -97,7 +119,8 @@ def steps(folder):
             every = tf.range(begin, min(begin + (1 << 20), case["rows"]), dtype=tf.int64)
             sok.lookup_sparse(hashed, every[:, None])
         functions = {
-            "TensorFlow, tf.function": tensorflow_step(case["rows"], case["dim"], splits),
+            "TensorFlow, unique and gather, tf.function": tensorflow_step(case["rows"], case["dim"], splits),
+            "TensorFlow, ragged, tf.function": tensorflow_ragged_step(case["rows"], case["dim"], device_splits),
             "static, tf.function": tf.function(sok_step(static, device_splits)),
             "hash, tf.function": tf.function(sok_step(hashed, device_splits)),
             "static, eager": sok_step(static, device_splits),
@@ -121,7 +144,7 @@ def steps(folder):
 class Ranker(keras.Model):
     """DLRM with all tables in one pass: bottom 13-512-256-128, top 1024-1024-512-256-1."""
 
-    def __init__(self, tables, rows, dim):
+    def __init__(self, tables, rows, dim, compile_dense):
         super().__init__()
         self.names = [f"f{t}" for t in range(tables)]
         self.embeddings = sok.EmbeddingCollection(
@@ -133,16 +156,23 @@ class Ranker(keras.Model):
         relu = lambda *units: [keras.layers.Dense(u, "relu") for u in units]  # noqa: E731
         self.bottom = keras.Sequential(relu(512, 256, dim))
         self.top = keras.Sequential([*relu(1024, 1024, 512, 256), keras.layers.Dense(1, dtype="float32")])
-        pairs = [(i, j) for i in range(tables + 1) for j in range(i)]
-        self.pairs = tf.constant([i * (tables + 1) + j for i, j in pairs])
+        # What picks the products of different vectors, as a matrix: tensor cores gather faster than gathers.
+        vectors = tables + 1
+        pairs = [i * vectors + j for i in range(vectors) for j in range(i)]
+        self.pick = tf.constant(np.eye(vectors**2, dtype=np.float32)[:, pairs])
+        self.dense = tf.function(self._dense, jit_compile=True) if compile_dense else self._dense
+
+    def _dense(self, dense, vectors):
+        dense = self.bottom(dense)
+        stacked = tf.stack([dense, *(tf.cast(vector, dense.dtype) for vector in vectors)], axis=1)
+        dots = tf.matmul(stacked, stacked, transpose_b=True)
+        flat = tf.reshape(dots, (-1, self.pick.shape[0]))
+        products = tf.matmul(flat, tf.cast(self.pick, flat.dtype))
+        return self.top(tf.concat([dense, products], axis=1))
 
     def call(self, inputs, training=False):
         vectors = self.embeddings({name: inputs[name] for name in self.names}, training=training)
-        dense = self.bottom(inputs["dense"])
-        stacked = tf.stack([dense, *(tf.cast(vectors[name], dense.dtype) for name in self.names)], axis=1)
-        dots = tf.matmul(stacked, stacked, transpose_b=True)
-        flat = tf.reshape(dots, (tf.shape(dots)[0], -1))
-        return self.top(tf.concat([dense, tf.gather(flat, self.pairs, axis=1)], axis=1))
+        return self.dense(inputs["dense"], [vectors[name] for name in self.names])
 
 
 def fit(folder):
@@ -156,9 +186,9 @@ def fit(folder):
         inputs["dense"] = np.random.default_rng(k).normal(size=(case["batch"], 13)).astype(np.float32)
         batches.append((inputs, (inputs["dense"][:, :1] > 0).astype(np.float32)))
     tf.config.experimental.enable_tensor_float_32_execution(True)
-    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
+    for policy, compile_dense in itertools.product(("float32", "mixed_bfloat16", "mixed_float16"), (False, True)):
         keras.config.set_dtype_policy(policy)
-        model = Ranker(case["tables"], case["rows"], case["dim"])
+        model = Ranker(case["tables"], case["rows"], case["dim"], compile_dense)
         scale = "dynamic" if policy == "mixed_float16" else None
         model.compile(
             sok.OptimizerWrapper(sok.optimizers.RowWiseAdagrad(0.01), loss_scale=scale),
@@ -175,7 +205,7 @@ def fit(folder):
         model.fit(data, steps_per_epoch=100, verbose=0)
         ms = (time.perf_counter() - start) / 100 * 1e3
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        report(case="dlrm", what="fit", policy=policy, ms=round(ms, 3),
+        report(case="dlrm", what="fit", policy=policy, dense="XLA" if compile_dense else "ops", ms=round(ms, 3),
                samples_a_second=round(case["batch"] / ms * 1e3), peak_bytes=peak)  # fmt: skip
         del model
         keras.utils.clear_session()

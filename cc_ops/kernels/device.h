@@ -303,7 +303,7 @@ class GpuDevice {
     if (max_norm <= 0) return finish({&table});
     return cuda::max_norm_gradients(context_, &table, keys, keys_count, max_norm, gradients);
   }
-  // Rows of a GPU never lag behind: update refuses what would make them.
+  // Rows of a GPU never lag behind: an update that reaches all of them does so at once.
   static bool lags(const Table&) { return false; }
   Status catch_up(Table&) { return {}; }
   Status update(const LockedTables<Table>& tables, const std::vector<UpdateRequest>& requests,
@@ -312,17 +312,13 @@ class GpuDevice {
     std::vector<Table*> touched;
     for (std::size_t t = 0; t < requests.size(); ++t) {
       const UpdateRequest& request = requests[t];
-      if (request.reach == Reach::kLazyGlobal) {
-        return invalid_argument("table '", tables[t].config().name,
-                                "': update=\"lazy_global\" is for tables on a CPU; on a GPU use "
-                                "\"global\" or \"local\"");
-      }
       cuda::TableUpdate update;
       update.table = &tables[t];
       update.optimizer = request.optimizer;
       update.hyper = request.hyper->flat<float>().data();
       update.initials.assign(request.optimizer->hyper.size(), request.initial);
-      update.reach = request.reach;
+      // To catch up later pays where memory is slow; the result is the same.
+      update.reach = request.reach == Reach::kLocal ? Reach::kLocal : Reach::kGlobal;
       update.keys = request.keys->flat<std::int64_t>().data();
       update.gradients = request.gradients->flat<float>().data();
       update.count = request.keys->NumElements();

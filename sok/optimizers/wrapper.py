@@ -54,8 +54,8 @@ class OptimizerWrapper:
         optimizer: an optimizer of one of the types in `sok.optimizers.supported()`, its name or config.
         update: "local" (default): only rows of the batch change. "global": every row is treated as a
             dense optimizer would, with a zero gradient if it is not in the batch. "lazy_global": the
-            same result, but a row that is not in the batch catches up when it is next read; for rules
-            that have a closed form for it, on tables in host memory.
+            same result, but in host memory a row that is not in the batch catches up when it is next read (on a
+            GPU at once, as with "global"); for rules that have a closed form for it.
         sparse_reduction: over several ranks, "mean" (default) or "sum" of their gradients for a row.
         dense_reduction: over several ranks, "mean" (default) of their gradients of dense variables, or
             None to leave these as they are, for instance under `hvd.DistributedGradientTape`.

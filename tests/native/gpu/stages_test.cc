@@ -104,6 +104,65 @@ TEST(DeviceLookupTest, FollowsTheCpu) {
   }
 }
 
+// One id a bag: rows of 512 to 4096 bytes go through the copy engine, others do not; nothing is rounded.
+TEST(DeviceLookupTest, OneIdABagGivesTheRowsThemselves) {
+  for (const RowType type : {RowType::kFloat32, RowType::kFloat16, RowType::kBFloat16}) {
+    const std::int64_t most = 4096 / row_type_bytes(type);
+    for (const std::int64_t width : {most / 8 - 8, most / 8, most / 8 + 2, most / 8 + 4, most / 2 + 8, most, most + 8}) {
+      Seeded random(run_seed() + static_cast<std::uint64_t>(width));
+      for (const DefaultRow missing : {DefaultRow::kZeros, DefaultRow::kInitialValue}) {
+        TestContext context;
+        cpu::ThreadExecutor executor{2};
+        std::vector<std::unique_ptr<cpu::Table>> host;
+        std::vector<std::unique_ptr<Table>> device;
+        std::vector<std::vector<Key>> ids;
+        std::vector<std::vector<char>> expected;
+        std::vector<Buffer> uploads, outputs;
+        std::vector<cpu::LookupFeature> host_features;
+        std::vector<LookupFeature> features;
+        // Several tables in one launch, with bags for less and for more than a warp.
+        for (const std::int64_t bags : {std::int64_t{1}, std::int64_t{33}, scaled(5000, 300)}) {
+          TableConfig config = config_of(width);
+          config.row_type = type;
+          config.default_row = missing;
+          if (host.size() == 1) config.rows = 400;
+          host.push_back(cpu::make_table(config));
+          device.push_back(make_device_table(context, config));
+          if (config.is_static()) host.back()->initialize_static(executor);
+          std::vector<Key> known(200), drawn(bags);
+          for (Key& key : known) key = static_cast<Key>(random.below(400));
+          for (Key& key : drawn) key = static_cast<Key>(random.below(400));
+          if (!config.is_static()) {
+            std::vector<Row> rows(known.size());
+            expect_ok(host.back()->reserve(executor, {{known.data(), 200}}));
+            host.back()->find_or_insert(known.data(), 200, rows.data());
+            host.back()->settle();
+            resolve_all(context, *device.back(), known, true);
+          }
+          ids.push_back(std::move(drawn));
+          expected.emplace_back(bags * width * row_type_bytes(type));
+        }
+        for (std::size_t t = 0; t < host.size(); ++t) {
+          Bags bags;
+          bags.ids = ids[t].data();
+          bags.bags = bags.known_count = static_cast<std::int64_t>(ids[t].size());
+          host_features.push_back({host[t].get(), bags, {type, expected[t].data()}, 0.0f});
+          uploads.push_back(context.upload(ids[t]));
+          outputs.push_back(context.allocate(expected[t].size()));
+          bags.ids = uploads[t].as<Key>();
+          features.push_back({device[t].get(), bags, {type, outputs[t].data}, 0.0f});
+        }
+        expect_ok(cpu::lookup(executor, host_features, false));
+        expect_ok(lookup(context, features, false));
+        for (std::size_t t = 0; t < host.size(); ++t) {
+          ASSERT_EQ(context.download<char>(outputs[t], expected[t].size()), expected[t])
+              << "width " << width << " table " << t;
+        }
+      }
+    }
+  }
+}
+
 TEST(DeviceMergeTest, FollowsTheCpuAndInFixedOrderToTheBitInEveryRun) {
   for (const std::int64_t width : widths()) {
     Seeded random(run_seed() + 100 + static_cast<std::uint64_t>(width));
