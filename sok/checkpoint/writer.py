@@ -51,7 +51,9 @@ def dump(
     place waits for the first.
 
     Args:
-        path: the folder, one that all ranks see, or a URL that fsspec opens ("s3://bucket/name").
+        path: the folder, one that all ranks see, or a URL that fsspec opens ("s3://bucket/name"). In folders,
+            object stores and over SFTP the new dump takes the old one's place in one step. Other file systems
+            write the new manifest over the old one; a crash in that moment can leave half of it, which is refused.
         dump_vars: tables, a list of them, or a dict from names. Ordinary variables may be among them; rank 0
             writes these.
         optimizer: its step and its variables are written too; it is built if it has not been. (The states of table
