@@ -138,7 +138,7 @@ class Bench {
     must(table.reserve(executor_, {{keys.data(), kInsertBatch}}));
     std::vector<Row> rows(keys.size());
     executor_.parallel_for(kInsertBatch, 100, [&](std::int64_t begin, std::int64_t end) {
-      table.find_or_insert(keys.data() + begin, end - begin, rows.data() + begin);
+      table.find_or_insert_distinct(keys.data() + begin, end - begin, rows.data() + begin);
     });
     table.settle();
   }

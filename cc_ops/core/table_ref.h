@@ -74,6 +74,7 @@ struct alignas(16) Slot {
 struct FoundOrInserted {
   Row row;        // kNoRow: the index is full
   bool inserted;  // the caller must initialise the row
+  std::uint32_t slot = kNoRow;  // of an inserted key
 };
 
 struct IndexRef {
@@ -207,7 +208,7 @@ struct IndexRef {
       const Row row = allocate();
       store_slot(free_slot, key, row);
       xor_release(word, (kBusyByte ^ fingerprint(hash)) << shift);
-      return {row, true};
+      return {row, true, free_slot};
     }
   }
 

@@ -166,7 +166,7 @@ Status Grouping::check() const {
 void Grouping::find_or_insert(std::size_t number, Table* table, Row* const* rows) {
   Part& part = parts_[number];
   part.rows.resize(part.keys.size());
-  table->find_or_insert(part.keys.data(), part.count(), part.rows.data());
+  table->find_or_insert_distinct(part.keys.data(), part.count(), part.rows.data());
   const Share* share = part.shares.get();
   for (std::size_t i = 0; i < part.rows.size(); ++i) {
     for (const Share* end = part.shares.get() + part.begin[i + 1]; share != end; ++share) {

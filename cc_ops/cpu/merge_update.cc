@@ -34,7 +34,7 @@ void update_part(const RowUpdate& update, Table* table, const Merge& merge,
   const Row* rows = part.rows.data();
   if (!merge.grouping().kept()) {
     found.resize(part.keys.size());
-    table->find_or_insert(part.keys.data(), count, found.data());
+    table->find_or_insert_distinct(part.keys.data(), count, found.data());
     rows = found.data();
   }
   prefetch_rows(update, rows, std::min(kRowsAhead, count));

@@ -313,8 +313,7 @@ Status Table::grow_rows(std::int64_t rows) {
   return {};
 }
 
-Row Table::allocate_row() {
-  const std::int64_t i = inserted_.fetch_add(1, std::memory_order_relaxed);
+Row Table::new_row(std::int64_t i) const {
   const auto free = static_cast<std::int64_t>(free_rows_.size());
   return i < free ? free_rows_[free - 1 - i] : static_cast<Row>(next_row_ + i - free);
 }
@@ -356,9 +355,11 @@ void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool b
   Key new_keys[kNewRows];
   Row new_rows[kNewRows];
   std::int64_t fresh = 0;
+  const auto allocate = [this] {
+    return new_row(inserted_.fetch_add(1, std::memory_order_relaxed));
+  };
   visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
-    const FoundOrInserted found =
-        index_.find_or_insert(ids[i], hash, [this] { return allocate_row(); });
+    const FoundOrInserted found = index_.find_or_insert(ids[i], hash, allocate);
     rows[i] = found.row;
     if (!found.inserted || blank) return;
     new_keys[fresh] = ids[i];
@@ -368,6 +369,35 @@ void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool b
     fresh = 0;
   });
   initialize_rows(new_keys, new_rows, fresh);
+}
+
+void Table::find_or_insert_distinct(const Key* ids, std::int64_t count, Row* rows) {
+  if (config_.is_static()) return find(ids, count, rows);
+  Key new_keys[kNewRows];
+  Row new_rows[kNewRows];
+  std::int64_t places[kNewRows];
+  std::uint32_t slots[kNewRows];
+  std::int64_t fresh = 0;
+  const auto give_rows = [&] {
+    const std::int64_t first = inserted_.fetch_add(fresh, std::memory_order_relaxed);
+    for (std::int64_t k = 0; k < fresh; ++k) {
+      new_rows[k] = new_row(first + k);
+      index_.slots[slots[k]].row = new_rows[k];
+      rows[places[k]] = new_rows[k];
+    }
+    initialize_rows(new_keys, new_rows, fresh);
+    fresh = 0;
+  };
+  visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
+    const FoundOrInserted found = index_.find_or_insert(ids[i], hash, [] { return kNoRow; });
+    rows[i] = found.row;
+    if (!found.inserted) return;
+    new_keys[fresh] = ids[i];
+    places[fresh] = i;
+    slots[fresh] = found.slot;
+    if (++fresh == kNewRows) give_rows();
+  });
+  give_rows();
 }
 
 void Table::settle() {

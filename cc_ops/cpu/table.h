@@ -75,6 +75,9 @@ class Table {
   // only once all threads have returned: its inserter may still be filling it. With `blank` nobody fills new
   // rows: the caller writes all of their planes.
   void find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank = false);
+  // The same for ids that are all different, and of which no other thread has any: threads then wait for each
+  // other less.
+  void find_or_insert_distinct(const Key* ids, std::int64_t count, Row* rows);
   // Ends a round of find_or_insert.
   void settle();
 
@@ -140,7 +143,7 @@ class Table {
   Status add_slab(Plane* plane);
   void fill_initial(Plane* plane);
   std::int64_t count_new(Executor& executor, const std::vector<IdSpan>& spans) const;
-  Row allocate_row();
+  Row new_row(std::int64_t i) const;  // of the insertion number i since the last settle
   void initialize_rows(const Key* keys, const Row* rows, std::int64_t count);
   template <typename F>
   void for_each_snapshot(F&& f);

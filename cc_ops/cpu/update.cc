@@ -47,7 +47,7 @@ void find_rows(Executor& executor, Table* table, Prepared* prepared) {
   prepared->rows.resize(prepared->count);
   const Insertions insertions({table});
   executor.parallel_for(prepared->count, 30, [&](std::int64_t begin, std::int64_t end) {
-    table->find_or_insert(prepared->keys + begin, end - begin, prepared->rows.data() + begin);
+    table->find_or_insert_distinct(prepared->keys + begin, end - begin, prepared->rows.data() + begin);
   });
 }
 
