@@ -5,85 +5,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cc_ops/cpu/initialize_rows.h"
+#include "cc_ops/cpu/index.h"
 #include "cc_ops/cpu/key_map.h"
 #include "cc_ops/cpu/snapshot.h"
+#include "cc_ops/cpu/vector_ops.h"
 
 namespace sok::cpu {
 namespace {
 
-// Ids on their way per thread: each has its control words fetched, a little later its likely slot, and is
-// looked up when both should be there.
-constexpr std::int64_t kControlAhead = 32, kSlotsAhead = 16;
-// New rows that are initialised together: the stores to them are not held up by the atomics of the index.
-constexpr std::int64_t kNewRows = 32;
 // Below this many groups a second thread costs more than it brings when an index grows.
 constexpr std::int64_t kGroupsAPiece = 1024;
-
-// Calls visit(i, hash of ids[i]) for all ids, in order; meanwhile the index's memory for the next ones is
-// brought into the cache, so that their misses overlap.
-template <typename Visit>
-void visit_ahead(const IndexRef& index, const Key* ids, std::int64_t count, Visit&& visit) {
-  std::uint64_t hashes[2 * kControlAhead];
-  const auto hash_of = [&](std::int64_t i) -> std::uint64_t& {
-    return hashes[static_cast<std::uint64_t>(i) % (2 * kControlAhead)];
-  };
-  const auto fetch_control = [&](std::int64_t i) {
-    hash_of(i) = index.hash(ids[i]);
-    __builtin_prefetch(index.control + 2 * std::uint64_t{index.home(hash_of(i))});
-  };
-  const auto fetch_slot = [&](std::int64_t i) {
-    const std::uint32_t group = index.home(hash_of(i));
-    const std::uint64_t words[2] = {load_acquire(index.control + 2 * std::uint64_t{group}),
-                                    load_acquire(index.control + 2 * std::uint64_t{group} + 1)};
-    const std::uint64_t fingerprint = IndexRef::fingerprint(hash_of(i));
-    const std::uint64_t match[2] = {match_byte(words[0], fingerprint),
-                                    match_byte(words[1], fingerprint)};
-    // Where it seems to be, or where it would go.
-    const std::uint64_t* where = (match[0] | match[1]) != 0 ? match : nullptr;
-    const std::uint64_t free[2] = {match_free(words[0]), match_free(words[1])};
-    if (where == nullptr) where = free;
-    if ((where[0] | where[1]) == 0) return;
-    const std::uint32_t w = where[0] != 0 ? 0 : 1;
-    __builtin_prefetch(index.slots + (std::uint64_t{group} * kGroup + w * 8 + first_byte(where[w])));
-  };
-  for (std::int64_t i = 0; i < std::min(kControlAhead, count); ++i) fetch_control(i);
-  for (std::int64_t i = 0; i < std::min(kSlotsAhead, count); ++i) fetch_slot(i);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kControlAhead < count) fetch_control(i + kControlAhead);
-    if (i + kSlotsAhead < count) fetch_slot(i + kSlotsAhead);
-    visit(i, hash_of(i));
-  }
-}
-
-// Calls visit(slot) for the full slots of the groups [first, last), in order.
-template <typename Visit>
-void for_each_slot(const IndexRef& index, std::uint32_t first, std::uint32_t last, Visit&& visit) {
-  for (std::uint64_t word = 2 * std::uint64_t{first}; word < 2 * std::uint64_t{last}; ++word) {
-    for (std::uint64_t full = match_full(index.control[word]); full != 0; full &= full - 1) {
-      visit(index.slots[word * 8 + first_byte(full)]);
-    }
-  }
-}
-
-// Puts a key that is not there into the groups [first, last) of an index without deleted slots, if its home is
-// one of them and they have room from there on. Nobody else may be there.
-bool append(const IndexRef& index, const Slot& slot, std::uint32_t first, std::uint32_t last) {
-  const std::uint64_t hash = index.hash(slot.key);
-  std::uint32_t group = index.home(hash);
-  if (group < first) return false;
-  for (; group < last; ++group) {
-    for (std::uint64_t word = 2 * std::uint64_t{group}; word < 2 * std::uint64_t{group} + 2; ++word) {
-      const std::uint64_t empty = match_empty(index.control[word]);
-      if (empty == 0) continue;
-      const std::uint32_t place = first_byte(empty);
-      index.control[word] ^= (kEmptyByte ^ IndexRef::fingerprint(hash)) << (8 * place);
-      index.slots[word * 8 + place] = slot;
-      return true;
-    }
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -163,11 +94,11 @@ Status Table::no_memory(const char* what, std::size_t wanted) const {
 
 void Table::find(const Key* ids, std::int64_t count, Row* rows) const {
   if (config_.is_static()) {
-    const Key last = config_.rows - 1;
-    const bool clip = config_.out_of_range == OutOfRange::kClip && last >= 0;
+    if (config_.out_of_range != OutOfRange::kClip || config_.rows == 0) {
+      return rows_of_ids(ids, count, config_.rows, rows);
+    }
     for (std::int64_t i = 0; i < count; ++i) {
-      const Key id = clip ? std::clamp<Key>(ids[i], 0, last) : ids[i];
-      rows[i] = id < 0 || id > last ? kNoRow : static_cast<Row>(id);
+      rows[i] = static_cast<Row>(std::clamp<Key>(ids[i], 0, config_.rows - 1));
     }
     return;
   }
@@ -178,6 +109,7 @@ void Table::find(const Key* ids, std::int64_t count, Row* rows) const {
 
 Status Table::check_range(const Key* ids, std::int64_t count) const {
   if (!config_.is_static() || config_.out_of_range != OutOfRange::kError) return {};
+  if (all_in_range(ids, count, config_.rows)) return {};
   for (std::int64_t i = 0; i < count; ++i) {
     if (ids[i] >= 0 && ids[i] < config_.rows) continue;
     return invalid_argument("table '", config_.name, "': id ", ids[i], " at position ", i,
@@ -289,65 +221,9 @@ Status Table::grow_index(Executor& executor, std::int64_t keys) {
   return {};
 }
 
-Status Table::add_slab(Plane* plane) {
-  const auto number = static_cast<std::uint32_t>(plane->slabs.size());
-  const std::size_t bytes =
-      shape_.rows_in(number) * static_cast<std::size_t>(plane->spec.width) * plane->element_bytes;
-  Memory slab(allocator_, bytes);
-  if (slab.data() == nullptr) return no_memory(plane->spec.name.c_str(), bytes);
-  plane->pointers.push_back(slab.data());
-  plane->slabs.push_back(std::move(slab));
-  return {};
-}
-
-Status Table::grow_rows(std::int64_t rows) {
-  while (slab_rows_ < rows) {
-    for (Plane& plane : planes_) {
-      // After a failure half-way a plane already has this slab.
-      if (plane.slabs.size() > slabs_) continue;
-      SOK_RETURN_IF_ERROR(add_slab(&plane));
-    }
-    slab_rows_ += static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(slabs_)));
-    ++slabs_;
-  }
-  return {};
-}
-
 Row Table::new_row(std::int64_t i) const {
   const auto free = static_cast<std::int64_t>(free_rows_.size());
   return i < free ? free_rows_[free - 1 - i] : static_cast<Row>(next_row_ + i - free);
-}
-
-void Table::initialize_rows(const Key* keys, const Row* rows, std::int64_t count) {
-  with_row_type(config_.row_type, [&](auto type) {
-    using T = decltype(type);
-    const PlaneRef<T> values = plane<T>(0);
-    T* pointers[kNewRows];
-    for (std::int64_t i = 0; i < count; ++i) pointers[i] = values.row(rows[i]);
-    cpu::initialize_rows(config_.initializer, keys, count, values.width, pointers);
-  });
-  for (int p = 1; p < plane_count(); ++p) {
-    const PlaneRef<float> states = plane<float>(p);
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::fill_n(states.row(rows[i]), states.width, planes_[p].spec.initial);
-    }
-  }
-}
-
-void Table::initialize_static(Executor& executor) {
-  executor.parallel_for(
-      config_.rows, config_.dimension * 5, [this](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t first = begin; first < end; first += kNewRows) {
-          Key keys[kNewRows];
-          Row rows[kNewRows];
-          const std::int64_t count = std::min(kNewRows, end - first);
-          for (std::int64_t i = 0; i < count; ++i) {
-            keys[i] = (first + i) * config_.id_stride + config_.id_offset;
-            rows[i] = static_cast<Row>(first + i);
-          }
-          initialize_rows(keys, rows, count);
-        }
-      });
 }
 
 void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank) {
@@ -480,45 +356,6 @@ void Table::preserve(Executor& executor, const Row* rows, std::int64_t count) {
       [&](Snapshot& snapshot) { snapshot.preserve(executor, *this, rows, count); });
 }
 
-int Table::plane_index(const std::string& name) const {
-  for (int i = 0; i < plane_count(); ++i) {
-    if (planes_[i].spec.name == name) return i;
-  }
-  return -1;
-}
-
-Status Table::attach_planes(const std::vector<PlaneSpec>& specs) {
-  std::vector<Plane> added;
-  for (const PlaneSpec& spec : specs) {
-    const int known = plane_index(spec.name);
-    if (known >= 0) {
-      if (planes_[known].spec.width != spec.width) {
-        return invalid_argument("table '", config_.name, "': plane '", spec.name, "' has width ",
-                                planes_[known].spec.width, ", not ", spec.width);
-      }
-      continue;
-    }
-    Plane plane;
-    plane.spec = spec;
-    while (plane.slabs.size() < slabs_) SOK_RETURN_IF_ERROR(add_slab(&plane));
-    if (spec.initial != 0.0f) fill_initial(&plane);
-    added.push_back(std::move(plane));
-  }
-  for (Plane& plane : added) planes_.push_back(std::move(plane));
-  return {};
-}
-
-void Table::fill_initial(Plane* plane) {
-  std::int64_t left = config_.is_static() ? config_.rows : next_row_;
-  for (std::size_t s = 0; s < plane->slabs.size() && left > 0; ++s) {
-    const auto rows = std::min<std::int64_t>(
-        left, static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(s))));
-    std::fill_n(static_cast<float*>(plane->pointers[s]), rows * plane->spec.width,
-                plane->spec.initial);
-    left -= rows;
-  }
-}
-
 void Table::entries(std::vector<Key>* keys, std::vector<Row>* rows) const {
   keys->clear();
   rows->clear();
@@ -535,27 +372,6 @@ void Table::entries(std::vector<Key>* keys, std::vector<Row>* rows) const {
     keys->push_back(slot.key);
     rows->push_back(slot.row);
   });
-}
-
-void Table::default_row(Key key, float* out) const {
-  const bool out_of_range = config_.is_static();
-  if (out_of_range || config_.default_row == DefaultRow::kZeros) {
-    std::fill_n(out, config_.dimension, 0.0f);
-  } else if (config_.default_row == DefaultRow::kVector) {
-    std::copy_n(config_.default_vector.data(), config_.dimension, out);
-  } else {
-    // Through the row type, so that the value is the one that an insertion would store.
-    with_row_type(config_.row_type, [&](auto type) {
-      using T = decltype(type);
-      for (std::int64_t c = 0; c < config_.dimension; c += 4) {
-        float four[4];
-        config_.initializer.block(key, static_cast<std::uint32_t>(c >> 2), four);
-        for (std::int64_t i = c; i < std::min(c + 4, config_.dimension); ++i) {
-          out[i] = to_float(from_float<T>(four[i - c]));
-        }
-      }
-    });
-  }
 }
 
 }  // namespace sok::cpu

@@ -128,6 +128,9 @@ class Table {
   void default_row(Key key, float* out) const;
 
  private:
+  // New rows that are initialised together: the stores to them are not held up by the atomics of the index.
+  static constexpr std::int64_t kNewRows = 32;
+
   struct Plane {
     PlaneSpec spec;
     std::size_t element_bytes = 4;

@@ -56,6 +56,22 @@ __attribute__((always_inline)) inline void sum_all(const T* const* rows, const f
 
 }  // namespace
 
+SOK_VECTOR_CLONES bool all_in_range(const Key* ids, std::int64_t count, std::int64_t rows) {
+  // Without a way out of the loop, which would be one id at a time.
+  std::uint64_t outside = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    outside |= static_cast<std::uint64_t>(ids[i]) >= static_cast<std::uint64_t>(rows) ? 1 : 0;
+  }
+  return outside == 0;
+}
+
+SOK_VECTOR_CLONES void rows_of_ids(const Key* ids, std::int64_t count, std::int64_t rows, Row* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool inside = static_cast<std::uint64_t>(ids[i]) < static_cast<std::uint64_t>(rows);
+    out[i] = inside ? static_cast<Row>(ids[i]) : kNoRow;
+  }
+}
+
 #define SOK_DEFINE_SUM_ROWS(T, value, name)                                                      \
   SOK_VECTOR_CLONES void sum_rows(const T* const* rows, const float* weights, std::int64_t count, \
                                   std::int64_t width, bool start, float* out) {                  \

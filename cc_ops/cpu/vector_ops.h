@@ -20,6 +20,11 @@
 
 namespace sok::cpu {
 
+// Whether all ids lie in [0, rows).
+bool all_in_range(const Key* ids, std::int64_t count, std::int64_t rows);
+// The rows of a static table: the ids, kNoRow for those outside of [0, rows).
+void rows_of_ids(const Key* ids, std::int64_t count, std::int64_t rows, Row* out);
+
 // out[c] = (start ? 0 : out[c]) + sum over i of weights[i] * rows[i][c], in the order of i; null
 // weights are all 1. 16-bit rows are summed in float.
 void sum_rows(const float* const* rows, const float* weights, std::int64_t count,
