@@ -125,7 +125,7 @@ def _read_manifest(storage: Storage) -> manifest.Manifest:
 
 
 # Who reads files, and how many are in memory: theirs, and the one whose rows are being written.
-_READERS = 2
+_READERS = 3
 
 
 class _Load:

@@ -23,8 +23,9 @@ from sok.checkpoint.progress import Progress
 from sok.checkpoint.snapshot import TableSnapshot
 from sok.checkpoint.storage import open_storage
 
-# Shards on their way to the disk at once, and who takes them there. One more is being read.
-_IN_FLIGHT = 2
+# Shards on their way to the disk at once, and who takes them there: as many as keep a disk busy while others are
+# being put together, but fewer if they are large. One more is being read.
+_MOST_IN_FLIGHT, _MOST_BYTES_IN_FLIGHT = 6, 64 << 20
 
 # Of a shard's file, before its rows: names and shapes of its arrays.
 _HEADER_BYTES = 64 << 10
@@ -188,10 +189,11 @@ class _Dump:
         described = list(self._tables.items())
         written, held = [], 0
         largest = max((table.rows_a_shard * table.row_bytes for table in self._tables.values()), default=0)
-        buffers = files.Buffers(_IN_FLIGHT, largest + _HEADER_BYTES)
-        with concurrent.futures.ThreadPoolExecutor(_IN_FLIGHT, "sok.dump") as pool:
+        writers = max(2, min(_MOST_IN_FLIGHT, _MOST_BYTES_IN_FLIGHT // max(1, largest)))
+        buffers = files.Buffers(writers, largest + _HEADER_BYTES)
+        with concurrent.futures.ThreadPoolExecutor(writers, "sok.dump") as pool:
             for number, (name, table) in enumerate(described):
-                written.append(self._write_table(pool, buffers, number, name, table))
+                written.append(self._write_table(pool, writers, buffers, number, name, table))
                 held += table.close()
         self.storage.sync(self._generation)
         if self._rank == 0:
@@ -203,7 +205,7 @@ class _Dump:
         return DumpResult(sum(rows), total, time.monotonic() - self._started, held)
 
     def _write_table(
-        self, pool, buffers: files.Buffers, number: int, name: str, table: TableSnapshot
+        self, pool, writers: int, buffers: files.Buffers, number: int, name: str, table: TableSnapshot
     ) -> tuple[manifest.Shard, ...]:
         def write(file: str, arrays: dict[str, np.ndarray]) -> manifest.Shard:
             buffer = buffers.take()
@@ -215,7 +217,7 @@ class _Dump:
         written: list[manifest.Shard] = []
         on_their_way: collections.deque[concurrent.futures.Future] = collections.deque()
         for piece, arrays in enumerate(table.pieces()):
-            while len(on_their_way) >= _IN_FLIGHT:
+            while len(on_their_way) >= writers:
                 written.append(on_their_way.popleft().result())
             on_their_way.append(pool.submit(write, _file_name(number, name, self._rank, piece), arrays))
             del arrays
