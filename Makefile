@@ -39,8 +39,10 @@ cmake -S . -B $(1) -G Ninja --log-level=WARNING -DPython3_EXECUTABLE=$(CURDIR)/$
 ninja -C $(1)
 endef
 
+# The environment finds the checkout's package: so do scripts and notebooks, wherever they are started.
 build: $(INSTALLED)
 	$(call native_library,build/release,$(PY),sok,$(CUDA))
+	echo $(CURDIR) > $$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/sok_checkout.pth
 
 demo: build
 	$(PY) -m sok.models.movielens_demo
@@ -82,7 +84,6 @@ test-sanitize: $(INSTALLED)
 # ---- benchmarks: results in benchmarks/results/; TFRA=python of an environment with TFRA 0.8.1 -------
 .PHONY: bench bench-native
 VERBS := lookup train_step insert dlrm_fit memory threads
-bench: export PYTHONPATH := $(CURDIR)
 bench: build
 	for verb in $(VERBS); do $(PY) benchmarks/$$verb.py || exit 1; done
 	$(if $(TFRA),$(PY) benchmarks/tfra.py --tfra $(TFRA))
@@ -147,4 +148,5 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 clean:
-	rm -rf build .venv .venv-oldest sok/_sok_ops.so sok/_build_info.json
+	rm -rf build dist .venv .venv-oldest sok.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache \
+	  sok/_sok_ops.so sok/_build_info.json

@@ -140,6 +140,11 @@ class FeatureConfig:
     table: the table its ids are rows of; features that name the same table share it.
     combiner: "mean", "sum", "sqrtn", or None for one vector an id.
     mask_value: dense ids equal to it are left out.
+
+    >>> items = sok.TableConfig("items", 16)
+    >>> viewed, bought = (sok.FeatureConfig(name, items, "sum") for name in ("viewed", "bought"))
+    >>> viewed.table is bought.table
+    True
     """
 
     name: str

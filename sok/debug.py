@@ -10,6 +10,9 @@ def debug_sync(on: bool = True) -> None:
 
     Without it, an id out of range of a static table is raised by a later op, at the step's
     synchronisation, so that a step need not wait for the GPU. On the CPU nothing changes.
+
+    >>> sok.debug_sync(True)
+    >>> sok.debug_sync(False)
     """
     _native.set_gpu_switch("debug_sync", bool(on))
 

@@ -158,6 +158,18 @@ def assign(variable, indices, values):
         variable: a table.
         indices: integers [n], all different.
         values: floats [n, dimension].
+
+    Returns:
+        The table.
+
+    Raises:
+        TypeError: `variable` is no table.
+        tf.errors.InvalidArgumentError: shapes do not fit, or an id is out of range of a static table.
+
+    >>> table = sok.DynamicVariable(2)
+    >>> _ = sok.assign(table, [7, -1], [[1.0, 2.0], [3.0, 4.0]])
+    >>> sok.lookup_sparse(table, tf.constant([[7, -1]]), combiners="sum").numpy()
+    array([[4., 6.]], dtype=float32)
     """
     check_table(variable)
     keys = inputs.to_keys(inputs.as_tensor(indices, "indices"), variable.key_dtype, "indices")
@@ -171,6 +183,13 @@ def export(variable):
     Returns:
         ids [n] in the table's key_type, values [n, dimension] in the dtype of the rows, in no
         particular order (static: ascending).
+
+    Raises:
+        TypeError: `variable` is no table.
+
+    >>> ids, values = sok.export(sok.Variable([[1.0, 2.0], [3.0, 4.0]]))
+    >>> ids.numpy(), values.numpy()
+    (array([0, 1]), array([[1., 2.], [3., 4.]], dtype=float32))
     """
     check_table(variable)
     keys, (values,) = variable.table.export(("values",))
@@ -186,6 +205,19 @@ def erase(variable, indices) -> int:
     """Forgets ids, their rows and states; how many of them were there.
 
     On several ranks each forgets and counts those that it keeps: call it on all of them.
+
+    Args:
+        variable: a `sok.DynamicVariable`.
+        indices: integers [n].
+
+    Raises:
+        TypeError: `variable` is no table.
+        tf.errors.InvalidArgumentError: it is a static one.
+
+    >>> table = sok.DynamicVariable(2)
+    >>> _ = sok.lookup_sparse(table, tf.constant([3, 4]))
+    >>> sok.erase(table, [4, 5])
+    1
     """
     check_table(variable)
     keys = inputs.to_keys(inputs.as_tensor(indices, "indices"), variable.key_dtype, "indices")
@@ -193,7 +225,13 @@ def erase(variable, indices) -> int:
 
 
 def filter_variables(variables):
-    """Splits variables into tables and others: `tables, others = filter_variables(...)`."""
+    """Splits variables into tables and others, two lists.
+
+    >>> table, bias = sok.DynamicVariable(2, name="items"), tf.Variable(0.0)
+    >>> tables, others = sok.filter_variables([bias, table])
+    >>> tables[0] is table, others[0] is bias
+    (True, True)
+    """
     tables = [v for v in variables if isinstance(v, TableVariable)]
     return tables, [v for v in variables if not isinstance(v, TableVariable)]
 
@@ -202,6 +240,11 @@ def check_out(value) -> Any:
     """A table, a record of ids or any structure of tensors as numpy, for a look while debugging.
 
     A table gives a dict: "ids", "values", and one entry an optimizer state.
+
+    >>> sok.check_out(sok.Variable([[1.0, 2.0]]))
+    {'ids': array([0]), 'values': array([[1., 2.]], dtype=float32)}
+    >>> sok.check_out({"loss": tf.constant(2)})
+    {'loss': array(2, dtype=int32)}
     """
     if isinstance(value, TableVariable):
         planes = tuple(value.table.planes())

@@ -35,6 +35,12 @@ class LoadResult:
 
     step: the number it was given, or None. rows: of each table, on all ranks. fresh_states: by table, states
     that it did not hold and that have started anew.
+
+    >>> import tempfile
+    >>> folder, table = tempfile.mkdtemp(), sok.Variable([[1.0], [2.0]], name="items")
+    >>> _ = sok.dump(folder, table)
+    >>> sok.load(folder, table).rows
+    {'items': 2}
     """
 
     step: int | None

@@ -24,6 +24,9 @@ def init(comm_tool: str | None = None, use_legacy_optimizer: bool | None = None)
     Raises:
         ValueError: the tool is unknown.
         ImportError: it is not installed.
+
+    >>> sok.init().size
+    1
     """
     global _current
     if use_legacy_optimizer is not None:
@@ -48,20 +51,30 @@ def init(comm_tool: str | None = None, use_legacy_optimizer: bool | None = None)
 
 
 def current() -> Communicator:
-    """The communicator of this process; `init()` where the script has not called it."""
+    """The communicator of this process; `init()` where the script has not called it.
+
+    >>> sok.comm.current().all_reduce(tf.constant([1.0, 2.0]), name="losses").numpy()
+    array([1., 2.], dtype=float32)
+    """
     return _current or init()
 
 
 def rank() -> int:
-    """This process's number among the ranks, from 0."""
+    """This process's number among the ranks, from 0.
+
+    >>> sok.rank()
+    0
+    """
     return current().rank
 
 
 def size() -> int:
-    """The number of ranks."""
+    """The number of ranks.
+
+    >>> sok.size()
+    1
+    """
     return current().size
-
-
 
 __all__ = [
     "AverageMetrics",

@@ -46,6 +46,11 @@ class Communicator(Protocol):
     - `name` is the stage that a collective belongs to, the same on all ranks: under it bytes and times
       are counted.
     - Nothing here is differentiable by itself; stages that need a gradient define it.
+
+    >>> communicator = sok.comm.current()
+    >>> received, counts = communicator.all_to_all(tf.constant([5, 6]), tf.constant([2]), name="ids")
+    >>> received.numpy(), counts.numpy()
+    (array([5, 6], dtype=int32), array([2]))
     """
 
     rank: int

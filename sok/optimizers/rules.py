@@ -52,7 +52,11 @@ _REFUSED = {
 
 
 def supported() -> tuple[str, ...]:
-    """Names of the optimizers that can train tables."""
+    """Names of the optimizers that can train tables.
+
+    >>> "Adagrad" in sok.optimizers.supported()
+    True
+    """
     return tuple(sorted(_RULES))
 
 

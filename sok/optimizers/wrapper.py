@@ -385,5 +385,12 @@ def SGD(lr=0.01):  # noqa: N802  the name that SOK 2 has
 
     Args:
         lr: learning rate.
+
+    >>> table = sok.Variable([[1.0], [2.0]])
+    >>> with tf.GradientTape() as tape:
+    ...     loss = tf.reduce_sum(sok.lookup_sparse(table, tf.constant([[1, 1]]), combiners="sum"))
+    >>> _ = sok.SGD(0.5).apply_gradients([(tape.gradient(loss, table), table)])
+    >>> table.numpy().state["values"].tolist()
+    [[1.0], [1.0]]
     """
     return OptimizerWrapper(keras.optimizers.SGD(float(lr)))
