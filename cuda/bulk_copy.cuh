@@ -60,7 +60,7 @@ __device__ __forceinline__ void publish_stores() {
   asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
 
-// The bytes leave the caches first: nobody reads them soon.
+// Of what is in the caches these bytes leave first: an output is read once, rows again and again.
 __device__ __forceinline__ void write_out(void* global, const void* shared, std::uint32_t bytes) {
   asm volatile(
       "{ .reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"

@@ -26,47 +26,41 @@ __global__ void count_up_kernel(std::uint32_t* numbers, std::int64_t count) {
   }
 }
 
-// Calls sort(scratch, bytes) twice, as CUB wants it: for the size of its scratch, and to sort.
-template <typename Sort>
-Status sorted(Context& context, Sort&& sort) {
-  std::size_t bytes = 0;
-  SOK_CUDA_RETURN_IF_ERROR(sort(nullptr, bytes));
-  const Buffer scratch = context.allocate(bytes);
-  if (scratch.data == nullptr) {
-    return resource_exhausted("no device memory to sort ids: ", bytes, " bytes asked for");
-  }
-  SOK_CUDA_RETURN_IF_ERROR(sort(scratch.data, bytes));
+}  // namespace
+
+Status Order::ask(std::int64_t ids, Arena* arena) {
+  SOK_CUDA_RETURN_IF_ERROR(
+      cub::DeviceRadixSort::SortKeys(nullptr, scratch_bytes, order, sorted, ids, 0, 64));
+  arena->ask(ids, &order);
+  arena->ask(ids, &sorted);
+  arena->ask(static_cast<std::int64_t>(scratch_bytes), &scratch);
   return {};
 }
 
-}  // namespace
-
-Status rank_in_order(Context& context, unsigned long long* order, std::int64_t ids,
-                     std::uint32_t* ranks) {
-  Arena arena(context);
-  unsigned long long* in_place_order = nullptr;
-  arena.ask(ids, &in_place_order);
-  SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
-  SOK_RETURN_IF_ERROR(sorted(context, [&](void* scratch, std::size_t& bytes) {
-    return cub::DeviceRadixSort::SortKeys(scratch, bytes, order, in_place_order, ids, 0, 64,
-                                          stream_of(context));
-  }));
-  return launch(context, "rank", rank_kernel, ids, tuning::kBlock, in_place_order, ids, ranks);
+Status rank_in_order(Context& context, Order& order, std::int64_t ids, std::uint32_t* ranks) {
+  SOK_CUDA_RETURN_IF_ERROR(cub::DeviceRadixSort::SortKeys(order.scratch, order.scratch_bytes,
+                                                          order.order, order.sorted, ids, 0, 64,
+                                                          stream_of(context)));
+  return launch(context, "rank", rank_kernel, ids, tuning::kBlock, order.sorted, ids, ranks);
 }
 
 Status sort_by_position(Context& context, std::uint32_t* positions, std::int64_t count,
                         std::uint32_t* numbers) {
   Arena arena(context);
-  std::uint32_t *sorted_positions = nullptr, *counted = nullptr;
-  arena.ask(count, &sorted_positions);
+  std::uint32_t *sorted = nullptr, *counted = nullptr;
+  char* scratch = nullptr;
+  std::size_t bytes = 0;
+  SOK_CUDA_RETURN_IF_ERROR(cub::DeviceRadixSort::SortPairs(nullptr, bytes, positions, sorted, counted,
+                                                           numbers, count, 0, 32));
+  arena.ask(count, &sorted);
   arena.ask(count, &counted);
+  arena.ask(static_cast<std::int64_t>(bytes), &scratch);
   SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
   SOK_RETURN_IF_ERROR(
       launch(context, "count_up", count_up_kernel, count, tuning::kBlock, counted, count));
-  return sorted(context, [&](void* scratch, std::size_t& bytes) {
-    return cub::DeviceRadixSort::SortPairs(scratch, bytes, positions, sorted_positions, counted,
-                                           numbers, count, 0, 32, stream_of(context));
-  });
+  SOK_CUDA_RETURN_IF_ERROR(cub::DeviceRadixSort::SortPairs(
+      scratch, bytes, positions, sorted, counted, numbers, count, 0, 32, stream_of(context)));
+  return {};
 }
 
 }  // namespace sok::cuda

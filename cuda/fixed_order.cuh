@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "cc_ops/core/status.h"
-#include "cuda/context.h"
+#include "cuda/merge.cuh"
 
 namespace sok::cuda {
 
@@ -20,10 +20,18 @@ __device__ inline unsigned long long in_order(std::uint32_t segment, std::int64_
   return static_cast<unsigned long long>(segment) << 32 | static_cast<std::uint32_t>(position);
 }
 
-// Sorts `order`, by position an id's in_order() or kNotOrdered, and gives each ordered id its rank in its
-// segment: how many of its ids come earlier in the batch.
-Status rank_in_order(Context& context, unsigned long long* order, std::int64_t ids,
-                     std::uint32_t* ranks);
+// What is sorted, by position an id's in_order() or kNotOrdered, and the memory that sorting takes.
+struct Order {
+  unsigned long long* order = nullptr;
+  unsigned long long* sorted = nullptr;
+  char* scratch = nullptr;
+  std::size_t scratch_bytes = 0;
+
+  Status ask(std::int64_t ids, Arena* arena);
+};
+
+// Sorts, and gives each ordered id its rank in its segment: how many of its ids come earlier in the batch.
+Status rank_in_order(Context& context, Order& order, std::int64_t ids, std::uint32_t* ranks);
 
 // The numbers 0 .. count - 1 in the order of their `positions`, which are all different.
 Status sort_by_position(Context& context, std::uint32_t* positions, std::int64_t count,

@@ -289,11 +289,11 @@ Status describe(Context& context, const LookupFeature& feature, int lanes, Featu
   return {};
 }
 
-// Bags for each tile: enough that every lane finds an id, but not so many that warps stay idle.
-void share_out(std::vector<FeatureArgs>* features) {
+// Bags for each tile: enough that every lane finds an id, but not so many that some of these warps stay idle.
+void share_out(std::int64_t warps, std::vector<FeatureArgs>* features) {
   std::int64_t tiles = 0;
   for (const FeatureArgs& f : *features) tiles += f.bags.bags * f.lanes / 32;
-  const std::int64_t most = std::max<std::int64_t>(1, tiles / tuning::kBusyWarps);
+  const std::int64_t most = std::max<std::int64_t>(1, tiles / warps);
   for (FeatureArgs& f : *features) {
     const std::int64_t length =
         std::max<std::int64_t>(1, f.bags.ids_count() / std::max<std::int64_t>(1, f.bags.bags));
@@ -371,7 +371,8 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
   }));
   for (auto& group : groups) {
     const Shape shape = group.first;
-    share_out(&group.second);
+    share_out(shape.work == Work::kBulkCopy ? tuning::kCopyBusyWarps : tuning::kBusyWarps,
+              &group.second);
     SOK_RETURN_IF_ERROR(for_each_launch(group.second, [&](const auto& args) {
       if (shape.work == Work::kBulkCopy) {
         return with_row_type(shape.type, [&](auto type) {

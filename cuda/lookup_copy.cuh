@@ -172,8 +172,12 @@ Status copy_limits(CopyLimits* limits) {
   SOK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&code, copy_kernel<T>));
   SOK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(&limits->multiprocessors,
                                                   cudaDevAttrMultiProcessorCount, device));
-  // Not the device's capability: what was built for an older one runs on it too, with an empty kernel.
-  limits->usable = code.ptxVersion >= 90;
+  int shared = 0;
+  SOK_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  // Not the device's capability: what was built for an older one runs on it too, with an empty kernel. And not
+  // every later device has a Hopper's shared memory.
+  limits->usable = code.ptxVersion >= 90 && static_cast<std::size_t>(shared) >= kCopyShared + code.sharedSizeBytes;
   if (limits->usable) {
     SOK_CUDA_RETURN_IF_ERROR(cudaFuncSetAttribute(
         copy_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kCopyShared));

@@ -198,13 +198,9 @@ __global__ void max_norm_kernel(const TableView* table, const Key* keys, std::in
 }
 
 // Puts the ids of each segment, and then the keys, into the order of the batch.
-Status rank_ids(Context& context, const MergeScratch& scratch, std::int64_t ids) {
-  Arena arena(context);
-  unsigned long long* order = nullptr;
-  arena.ask(ids, &order);
-  SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
+Status rank_ids(Context& context, const MergeScratch& scratch, Order& order, std::int64_t ids) {
   SOK_RETURN_IF_ERROR(
-      launch(context, "order", order_kernel, ids, tuning::kBlock, scratch, ids, order));
+      launch(context, "order", order_kernel, ids, tuning::kBlock, scratch, ids, order.order));
   return rank_in_order(context, order, ids, scratch.ranks);
 }
 
@@ -255,6 +251,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   MergeScratch scratch{};
   unsigned long long* counters = nullptr;
   std::uint32_t* first_positions = nullptr;
+  Order order;
   arena.ask(ids, &scratch.numbers);
   arena.ask(ids, &scratch.ranks);
   arena.ask(ids, &scratch.keys);
@@ -263,7 +260,10 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   if (!plain) arena.ask(ids, &scratch.coefficients);
   if (is_static) arena.ask(ids, &scratch.key_numbers);
   if (!is_static) arena.ask(ids, &scratch.tags);
-  if (context.fixed_order()) arena.ask(ids, &first_positions);
+  if (context.fixed_order()) {
+    arena.ask(ids, &first_positions);
+    SOK_RETURN_IF_ERROR(order.ask(ids, &arena));
+  }
   arena.ask(2, &counters);
   SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
   scratch.key_count = counters;
@@ -291,7 +291,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   SOK_RETURN_IF_ERROR(
       launch(context, "segment", segment_kernel, ids, tuning::kBlock, scratch, is_static, ids));
   if (first_positions != nullptr) {
-    SOK_RETURN_IF_ERROR(rank_ids(context, scratch, ids));
+    SOK_RETURN_IF_ERROR(rank_ids(context, scratch, order, ids));
     SOK_RETURN_IF_ERROR(launch(context, "first_position", first_position_kernel, ids,
                                tuning::kBlock, scratch, ids, first_positions));
   }

@@ -140,7 +140,7 @@ struct Group {
   bool plain = true;
   Arena arena;
   Scratch scratch{};
-  unsigned long long* order = nullptr;
+  Order order;
 };
 
 // Calls f(args, first id) with the features in pieces that fit one launch.
@@ -169,7 +169,7 @@ Status prepare(Context& context, const Kind& kind, Group* group) {
   if (!group->plain) arena.ask(ids, &scratch.coefficients);
   arena.ask(group->pieces, &scratch.pieces);
   arena.ask(group->pieces * group->widest, &scratch.partials);
-  if (context.fixed_order()) arena.ask(ids, &group->order);
+  if (context.fixed_order()) SOK_RETURN_IF_ERROR(group->order.ask(ids, &arena));
   scratch.partial_width = group->widest;
   scratch.gradient_type = std::get<2>(kind);
   return arena.allocate("Update");
@@ -192,10 +192,10 @@ Status run(Context& context, const Kind& kind, Group& group) {
     return launch(context, "segment", segment_kernel, (args.ids + 3) / 4, tuning::kBlock, args,
                   scratch, first_id);
   }));
-  if (group.order != nullptr) {
+  if (group.order.order != nullptr) {
     SOK_RETURN_IF_ERROR(for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
       return launch(context, "order", order_kernel, args.ids, tuning::kBlock, args, scratch, first_id,
-                    group.order);
+                    group.order.order);
     }));
     SOK_RETURN_IF_ERROR(rank_in_order(context, group.order, group.ids, scratch.ranks));
   }

@@ -97,11 +97,15 @@ struct MergeUpdate {
 Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
                     const StepScalars& scalars);
 
-// step.cu ------------------------------------------------------------------------------------------
+// hyper_parameters.cu ------------------------------------------------------------------------------
 
 Status hyper_parameters(Context& context, const HyperParameters& parameters, float* out);
-// Sets `*finite`, in device memory.
+
+// finite.cu ----------------------------------------------------------------------------------------
+
+// These set `*finite`, in device memory.
 Status all_finite(Context& context, const std::vector<Values>& values, bool* finite);
+Status bags_finite(Context& context, const std::vector<BagGradients>& gradients, bool* finite);
 
 // Plain memory traffic on the op's stream; copies to the host synchronise.
 Status copy(Context& context, void* to, const void* from, std::size_t bytes);

@@ -26,6 +26,7 @@ constexpr int kCopyStages = 4;
 constexpr int kCopyStage = 4096;
 constexpr int kCopyWarps = 7;
 constexpr int kCopyBlocks = 2;
+constexpr int kCopyBusyWarps = 132 * kCopyBlocks * kCopyWarps;
 constexpr int kCopyFrom = 512;  // bytes of a row: for shorter ones loads are as fast
 
 // Contributions of one row that one tile adds up alone; longer segments are cut into pieces.

@@ -85,24 +85,90 @@ def test_finite_of_values_that_are_not_aligned(run, begin):
     assert run(lambda: _native.ops.sok_all_finite([values[begin:-1]]))
 
 
-@pytest.mark.parametrize("where", ["gradient", "weight"])
-def test_a_fused_step_with_a_bad_value_changes_nothing(run, where):
-    """The gradients of rows are not summed for the check: those of bags, and weights, tell."""
-    table = sok.DynamicVariable(2, initializer="ones")
+def trained(tables, ids, loss_of, run, weights=None, combiner="sum", frozen=()):
+    """Two steps with a dynamic loss scale: the scale, the steps that were done, the rows of the first table."""
     optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(1.0), loss_scale="dynamic")
-    optimizer.build([table])
-    ids = tf.RaggedTensor.from_row_lengths(tf.constant([1, 2, 1], tf.int64), [2, 1])
+    trainable = [table for table in tables if table not in frozen]
+    optimizer.build(trainable)
 
-    def step(weights, factor):
+    def step():
         with tf.GradientTape() as tape:
-            vectors = sok.lookup_sparse(table, ids, ids.with_values(weights), combiners="sum")
-            loss = tf.reduce_sum(vectors * factor)
-        optimizer.apply(tape.gradient(loss, [table]), [table])
+            given = None if weights is None else [weights] * len(tables)
+            loss = loss_of(sok.lookup_sparse(tables, [ids] * len(tables), given, combiners=[combiner] * len(tables)))
+        optimizer.apply(tape.gradient(loss, trainable), trainable)
 
-    run(step, tf.ones(3), tf.ones([2, 2]))
-    before = sok.lookup_sparse(table, tf.constant([1, 2])).numpy()
-    bad_weights = tf.constant([1.0, np.inf, 1.0]) if where == "weight" else tf.ones(3)
-    bad_factor = tf.constant([[1.0, 1.0], [np.nan, 1.0]]) if where == "gradient" else tf.ones([2, 2])
-    run(step, bad_weights, bad_factor)
-    np.testing.assert_array_equal(sok.lookup_sparse(table, tf.constant([1, 2])), before)
-    assert int(optimizer.iterations) == 1
+    run(step)
+    run(step)
+    rows = sok.lookup_sparse(tables[0], tf.range(8, dtype=tf.int64), training=False).numpy()
+    return float(optimizer.dynamic_scale), int(optimizer.iterations), rows
+
+
+def ones_table():
+    return sok.Variable(np.ones((8, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    "what", ["gradient", "weight", "sum of gradients", "weight times gradient", "sum of weighted"]
+)
+def test_a_sum_that_would_not_be_finite_suppresses_a_fused_step(run, what):
+    """The gradients of rows are not summed for the check, but it is about the sums."""
+    ids = tf.RaggedTensor.from_row_lengths(tf.constant([5, 6, 5], tf.int64), [2, 1])
+    factor, weights = np.ones((2, 2), np.float32), None
+    if what == "gradient":
+        factor[1, 0] = np.nan
+    elif what == "weight":
+        weights = ids.with_values(tf.constant([1.0, np.inf, 1.0]))
+    elif what == "sum of gradients":
+        factor *= 3e38 / 2**15
+    elif what == "weight times gradient":
+        weights = ids.with_values(tf.fill([3], 1e20))
+        factor *= 1e20
+    else:
+        weights = ids.with_values(tf.fill([3], 1e10))
+        factor *= 3e28 / 2**15
+    scale, iterations, rows = trained(
+        [ones_table()], ids, lambda out: tf.reduce_sum(out[0] * factor), run, weights
+    )
+    assert (scale, iterations) == (2.0**13, 0)
+    np.testing.assert_array_equal(rows, 1)
+
+
+def test_what_reaches_no_row_suppresses_nothing(run):
+    """A bag without ids and one whose weights have the sum 0; a table of the same pass that is frozen."""
+    ids = tf.RaggedTensor.from_row_lengths(tf.constant([1, 2, 3, 4], tf.int64), [2, 0, 2])
+
+    def norms(out):
+        return tf.reduce_sum(tf.norm(out[0], axis=1))
+
+    scale, iterations, rows = trained([ones_table()], ids, norms, run)
+    assert (scale, iterations) == (2.0**15, 2)
+    assert np.isfinite(rows).all()
+    weights = ids.with_values(tf.constant([1.0, 1.0, 1.0, -1.0]))
+    scale, iterations, rows = trained([ones_table()], ids, norms, run, weights, "mean")
+    assert (scale, iterations) == (2.0**15, 2)
+    np.testing.assert_array_equal(rows[3:5], 1)
+    assert np.isfinite(rows).all() and (rows[1:3] != 1).all()
+    tables = [ones_table(), ones_table()]
+
+    def loss(out):
+        return tf.reduce_sum(out[0]) + tf.reduce_sum(out[1]) * np.nan
+
+    scale, iterations, rows = trained(tables, ids[:1], lambda out: loss(out), run, frozen=tables[1:])
+    # The loss is NaN, the gradient of the table that is trained is not.
+    assert (scale, iterations) == (2.0**15, 2)
+    np.testing.assert_array_equal(rows[1:3], -1)
+
+
+def test_a_table_twice_in_one_step_is_refused(run):
+    table = sok.DynamicVariable(2, name="twice")
+    optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(1.0))
+    one = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1], tf.int64))
+    with pytest.raises(ValueError, match="the table 'twice' is given twice in one step"):
+        run(lambda: optimizer.apply_gradients([(one, table), (one, table)]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="table 'twice' is given twice in one update"):
+        _native.ops.sok_update(
+            tables=[table.table.handle] * 2, keys=[one.indices] * 2, gradients=[one.values] * 2,
+            hyper=[tf.constant([1.0, 0.0])] * 2, iterations=tf.constant(0, tf.int64), scale=1.0, apply=True,
+            optimizers=["sgd"] * 2, reaches=["local"] * 2, unique=[True] * 2, initials=[0.0] * 2,
+        )  # fmt: skip
+    assert table.size == [0, 2]

@@ -50,6 +50,20 @@ struct Bags {
     }
     return divisor.scale(combiner);
   }
+
+  // The largest size of what the bag's gradient is multiplied with on its way to a row; 0: it reaches none.
+  SOK_HD float largest_coefficient(std::int64_t bag) const {
+    const std::int64_t first = inside(begin(bag)), last = inside(end(bag));
+    if (first >= last) return 0.0f;
+    const float of_bag = scale(bag);
+    float largest = weights == nullptr ? 1.0f : 0.0f;
+    for (std::int64_t i = first; weights != nullptr && i < last; ++i) {
+      const float size = weights[i] < 0.0f ? -weights[i] : weights[i];
+      if (!is_finite(size)) return size;
+      if (size > largest) largest = size;
+    }
+    return of_bag * largest;
+  }
 };
 
 // What is wrong with entry number `entry` of a feature's row splits, `value` after `before`.
@@ -71,6 +85,22 @@ struct Columns {
   RowType type = RowType::kFloat32;
   void* data = nullptr;
 };
+
+// A feature's bags with the gradient of its output, [bags, width].
+struct BagGradients {
+  Bags bags;
+  Columns gradient;
+  std::int64_t width = 0;
+};
+
+// What a bag's gradient must not exceed so that no sum of rows' gradients, of so many ids at most, is infinite; below
+// zero: it reaches rows as infinite or NaN whatever it is.
+SOK_HD float finite_bound(const Bags& bags, std::int64_t bag, std::int64_t ids) {
+  const float coefficient = bags.largest_coefficient(bag);
+  if (!is_finite(coefficient)) return -1.0f;
+  const float most = 1.7e38f / static_cast<float>(ids);
+  return coefficient <= 1.0f ? most : most / coefficient;
+}
 
 // Any number of values of a row type.
 struct Values {

@@ -89,6 +89,8 @@ void write_plane(Executor& executor, Table& table, int plane, const Row* rows, s
 // finite.cc ----------------------------------------------------------------------------------------
 
 bool all_finite(Executor& executor, const std::vector<Values>& values);
+// Whether the gradients of rows that these would give are; see Sok>BagsFinite.
+bool bags_finite(Executor& executor, const std::vector<BagGradients>& gradients);
 
 }  // namespace sok::cpu
 

@@ -142,6 +142,10 @@ class CpuDevice {
     *finite = cpu::all_finite(executor_, values);
     return {};
   }
+  Status bags_finite(const std::vector<BagGradients>& gradients, bool* finite) {
+    *finite = cpu::bags_finite(executor_, gradients);
+    return {};
+  }
 
   Status size(Table& table, std::int64_t* rows) {
     *rows = table.size();
@@ -351,6 +355,9 @@ class GpuDevice {
   }
   Status all_finite(const std::vector<Values>& values, bool* finite) {
     return cuda::all_finite(context_, values, finite);
+  }
+  Status bags_finite(const std::vector<BagGradients>& gradients, bool* finite) {
+    return cuda::bags_finite(context_, gradients, finite);
   }
   Status size(Table& table, std::int64_t* rows) {
     SOK_RETURN_IF_ERROR(table.check_offending(context_));

@@ -38,6 +38,7 @@ class MergeUpdateOp final : public OpKernel {
 
  private:
   Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
+    SOK_RETURN_IF_ERROR(tables.check_different());
     std::vector<std::vector<typename Device::MergeFeature>> features;
     SOK_RETURN_IF_ERROR(read_merge_features<Device>(context, inputs_, output_types_, &features));
     tensorflow::OpInputList hyper;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc_ops/core/status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
@@ -75,6 +76,17 @@ class LockedTables {
   }
 
   std::size_t size() const { return resources_.size(); }
+  // An error if a table is there twice: then neither its rows nor its new keys would be one thread's alone.
+  Status check_different() const {
+    for (std::size_t i = 0; i < resources_.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (resources_[i].get() != resources_[j].get()) continue;
+        return invalid_argument("table '", (*this)[i].config().name,
+                                "' is given twice in one update: add its gradients first");
+      }
+    }
+    return {};
+  }
   Table& operator[](std::size_t i) const { return *resources_[i]->table(); }
 
  private:

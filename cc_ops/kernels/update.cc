@@ -44,6 +44,7 @@ class UpdateOp final : public OpKernel {
 
  private:
   Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
+    SOK_RETURN_IF_ERROR(tables.check_different());
     tensorflow::OpInputList keys, gradients, hyper;
     const tensorflow::Tensor *iterations, *scale, *apply;
     if (!context->input_list("keys", &keys).ok() ||

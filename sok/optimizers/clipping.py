@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sok import _native
 from sok.optimizers.rules import Source
-from sok.stages.merge import MergedSlices
+from sok.stages.merge import Merge, MergedSlices
 from sok.variables import TableVariable
 
 
@@ -131,25 +131,23 @@ def _values(gradient: Any) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def all_finite(dense: list[tuple[Any, Any]], tables: list[TableGradient]) -> tf.Tensor:
+def all_finite(dense: list[tuple[Any, Any]], tables: list[TableGradient], unmerged: list[Merge]) -> tf.Tensor:
     """Whether every gradient is finite: a boolean scalar.
 
-    Gradients of rows that nobody has summed yet are not summed for this: those of the bags are looked at, and
-    the ids' weights. (Sums of finite numbers could still be infinite, from 3e38 on.)
+    Those of the merges in `unmerged` are not summed for this: `Sok>BagsFinite` says whether the sums would be finite.
     """
-    values = [_values(g) for g, _ in dense]
-    origins = {}
-    for table in tables:
-        if table.slices.origin is None:
-            values.append(table.slices.values)
-        else:
-            origins[id(table.slices.origin[0])] = table.slices.origin[0]
-    for origin in origins.values():
-        weighted = zip(origin.features["weights"], origin.attributes["weighted"])
-        values += [*origin.gradients, *(weights for weights, given in weighted if given)]
+    merged = [t.slices.values for t in tables if t.slices.origin is None or t.slices.origin[0] not in unmerged]
+    values = [_values(g) for g, _ in dense] + merged
     native = [x for x in values if x.dtype.name in _native.ROW_DTYPES]
-    others = [tf.reduce_all(tf.math.is_finite(x)) for x in values if x.dtype.name not in _native.ROW_DTYPES]
-    flags = ([_native.ops.sok_all_finite(native)] if native else []) + others
+    flags = [tf.reduce_all(tf.math.is_finite(x)) for x in values if x.dtype.name not in _native.ROW_DTYPES]
+    if native:
+        flags.append(_native.ops.sok_all_finite(native))
+    flags += [
+        _native.ops.sok_bags_finite(
+            **merge.features, gradients=merge.gradients, **merge.attributes, num_tables=len(merge.tables)
+        )
+        for merge in unmerged
+    ]
     if len(flags) == 1:
         return flags[0]
-    return tf.reduce_all(tf.constant(True) if not flags else tf.stack(flags))
+    return tf.reduce_all(tf.stack(flags)) if flags else tf.constant(True)

@@ -20,7 +20,7 @@ from sok.lookup import filter_variables
 from sok.optimizers import across_ranks
 from sok.optimizers.clipping import TableGradient, all_finite, clip
 from sok.optimizers.rules import LegacySource, Source, TfKerasSource, source_type
-from sok.stages.merge import MergedSlices, merge_slices
+from sok.stages.merge import MergedSlices, merge_slices, unread
 from sok.stages.update import OPTIMIZERS, TableStep, update
 from sok.variables import TableVariable
 
@@ -289,13 +289,17 @@ class OptimizerWrapper:
         """
         settings = self._settings
         communicator = comm.current()
+        _check_different([v for _, v in pairs if isinstance(v, TableVariable)])
         dense = [(g, v) for g, v in pairs if not isinstance(v, TableVariable)]
         dense = across_ranks.reduce_dense(communicator, settings.dense_reduction, dense)
         tables = self._merge([(g, v) for g, v in pairs if isinstance(v, TableVariable)])
         tables = across_ranks.gather_replicated(communicator, tables)
+        # Clipping reads the rows' gradients; otherwise only the update does.
+        fuse = not any(s.clips() for s in (settings.source, *(t.source for t in tables)))
         apply = True
         if check_finite:
-            apply = across_ranks.agree(communicator, all_finite(dense, tables))
+            unmerged = unread([t.slices for t in tables]) if fuse and settings.update == "local" else []
+            apply = across_ranks.agree(communicator, all_finite(dense, tables, unmerged))
         unscale = 1.0 if loss_scale is None else 1.0 / loss_scale
         dense, tables, scale = clip(
             settings.source,
@@ -307,8 +311,6 @@ class OptimizerWrapper:
         )
         # Before the dense step, which advances the step's number and perhaps the learning rate.
         if tables:
-            # Clipping reads the rows' gradients; otherwise only the update does.
-            fuse = not any(s.clips() for s in (settings.source, *(t.source for t in tables)))
             self._update_tables(tables, scale, apply, fuse)
         if check_finite:
             tf.cond(apply, lambda: _no_output(apply_dense(dense)), lambda: None)
@@ -359,6 +361,15 @@ def _class_for(optimizer: Any, loss_scale: Any) -> type[OptimizerWrapper]:
         LegacySource: ("LegacyWrapper", "ScaledLegacyWrapper"),
     }[source]
     return getattr(module, plain if loss_scale is None else scaled)
+
+
+def _check_different(tables: list[TableVariable]) -> None:
+    for place, table in enumerate(tables):
+        if any(table is other for other in tables[:place]):
+            raise ValueError(
+                f"the table {table.name!r} is given twice in one step: add its gradients first, or apply them one "
+                "after the other"
+            )
 
 
 def _no_output(result: Any) -> None:

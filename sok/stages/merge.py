@@ -82,6 +82,20 @@ def merge(tables: list[tf.Tensor], features: dict, gradients: list[tf.Tensor], a
     return [MergedSlices(origin=(origin, place)) for place in range(len(tables))]
 
 
+def unread(slices: list[MergedSlices]) -> list[Merge]:
+    """The merges of which these are all results, and which an update can do itself: without clipping of rows to
+    max_norm, which bends their gradients."""
+    places: dict[Merge, set[int]] = {}
+    for each in slices:
+        if each.origin is not None:
+            places.setdefault(each.origin[0], set()).add(each.origin[1])
+    return [
+        merge
+        for merge, of_merge in places.items()
+        if len(of_merge) == len(merge.tables) and not any(merge.attributes["max_norms"])
+    ]
+
+
 def merge_slices(tables: list[TableValue], gradients: list[tf.IndexedSlices]) -> list[MergedSlices]:
     """Sums the gradients of equal keys (int64) of each table, in one op, where that has not been done."""
     unmerged = [i for i, slices in enumerate(gradients) if not isinstance(slices, MergedSlices)]

@@ -8,7 +8,7 @@ import numbers
 import tensorflow as tf
 
 from sok import _native
-from sok.stages.merge import Merge, MergedSlices
+from sok.stages.merge import Merge, MergedSlices, unread
 from sok.table import TableValue
 
 OPTIMIZERS = {spec["name"]: spec for spec in _native.DESCRIPTION["optimizers"]}
@@ -94,19 +94,11 @@ def update(steps: list[TableStep], iterations, *, scale=1.0, apply=True, fuse=Fa
 
 
 def _fuse(steps: list[TableStep], scalars: dict) -> list[TableStep]:
-    """Updates the tables whose gradients are all that one merge gave; the steps that are left."""
-    groups: dict[int, tuple[Merge, dict[int, TableStep]]] = {}
-    for step_ in steps:
-        if step_.reach != "local" or step_.gradient.origin is None:
-            continue
-        origin, place = step_.gradient.origin
-        # A row clipped to max_norm bends its gradient: only the merge does that.
-        if not any(origin.attributes["max_norms"]):
-            groups.setdefault(id(origin), (origin, {}))[1][place] = step_
+    """Updates the tables whose gradients are all that one merge gives; the steps that are left."""
+    local = [step_ for step_ in steps if step_.reach == "local"]
     done: set[int] = set()
-    for origin, group in groups.values():
-        if len(group) != len(origin.tables):
-            continue  # a table of the lookup is frozen or updated otherwise
+    for origin in unread([step_.gradient for step_ in local]):
+        group = {step_.gradient.origin[1]: step_ for step_ in local if _is_of(step_.gradient, origin)}
         ordered = [group[place] for place in range(len(group))]
         _native.ops.sok_merge_update(
             tables=origin.tables,
@@ -120,3 +112,7 @@ def _fuse(steps: list[TableStep], scalars: dict) -> list[TableStep]:
         )
         done.update(id(step_) for step_ in ordered)
     return [step_ for step_ in steps if id(step_) not in done]
+
+
+def _is_of(gradient: MergedSlices, merge: Merge) -> bool:
+    return gradient.origin is not None and gradient.origin[0] is merge

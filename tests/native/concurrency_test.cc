@@ -41,6 +41,20 @@ TEST_P(ConcurrencyTest, EqualKeysOfAllThreadsGetOneRow) {
   }
 }
 
+// From some thousand groups on an index grows by all threads, each a range of the new one's groups.
+TEST(GrowthTest, AnIndexGrowsByAllThreadsAndLosesNoKey) {
+  Seeded random(3);
+  const auto table = make_table(config_of(1));
+  std::map<Key, Row> expected;
+  for (int batch = 0; batch < 4; ++batch) {
+    std::vector<Key> keys(100000);
+    for (Key& key : keys) key = static_cast<Key>(random.generator());
+    const std::vector<Row> rows = insert(*table, keys, kThreads);
+    for (std::size_t i = 0; i < keys.size(); ++i) expected[keys[i]] = rows[i];
+    ASSERT_EQ(contents(*table), expected);
+  }
+}
+
 // Deleted slots and rows of erased keys are handed out again by several threads.
 TEST_P(ConcurrencyTest, InsertionsReuseErasedRows) {
   Seeded random(11);

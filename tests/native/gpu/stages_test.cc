@@ -104,63 +104,90 @@ TEST(DeviceLookupTest, FollowsTheCpu) {
   }
 }
 
-// One id a bag: rows of 512 to 4096 bytes go through the copy engine, others do not; nothing is rounded.
+// Lookups of several tables, each with a number of bags of one id, on both devices: the same bits.
+void expect_equal_rows(RowType type, std::int64_t width, DefaultRow missing, bool insert,
+                       const std::vector<std::int64_t>& bags_of_tables, Seeded& random) {
+  constexpr std::int64_t kIds = 400, kKnown = 200;
+  TestContext context;
+  cpu::ThreadExecutor executor{2};
+  std::vector<std::unique_ptr<cpu::Table>> host;
+  std::vector<std::unique_ptr<Table>> device;
+  std::vector<std::vector<Key>> ids;
+  std::vector<std::vector<char>> expected;
+  std::vector<Buffer> uploads, outputs;
+  std::vector<cpu::LookupFeature> host_features;
+  std::vector<LookupFeature> features;
+  for (const std::int64_t count : bags_of_tables) {
+    TableConfig config = config_of(width);
+    config.row_type = type;
+    config.default_row = missing;
+    if (host.size() % 3 == 1) config.rows = kIds;
+    host.push_back(cpu::make_table(config));
+    device.push_back(make_device_table(context, config));
+    if (config.is_static()) host.back()->initialize_static(executor);
+    const auto draw = [&](std::int64_t n) {
+      std::vector<Key> keys(n);
+      for (Key& key : keys) key = static_cast<Key>(random.below(kIds));
+      return keys;
+    };
+    if (!config.is_static()) {
+      const std::vector<Key> known = draw(kKnown);
+      std::vector<Row> rows(kKnown);
+      expect_ok(host.back()->reserve(executor, {{known.data(), kKnown}}));
+      host.back()->find_or_insert(known.data(), kKnown, rows.data());
+      host.back()->settle();
+      resolve_all(context, *device.back(), known, true);
+    }
+    ids.push_back(draw(count));
+    expected.emplace_back(count * width * row_type_bytes(type));
+  }
+  for (std::size_t t = 0; t < host.size(); ++t) {
+    Bags bags;
+    bags.ids = ids[t].data();
+    bags.bags = bags.known_count = static_cast<std::int64_t>(ids[t].size());
+    host_features.push_back({host[t].get(), bags, {type, expected[t].data()}, 0.0f});
+    uploads.push_back(context.upload(ids[t]));
+    outputs.push_back(context.allocate(expected[t].size()));
+    bags.ids = uploads[t].as<Key>();
+    features.push_back({device[t].get(), bags, {type, outputs[t].data}, 0.0f});
+  }
+  expect_ok(cpu::lookup(executor, host_features, insert));
+  expect_ok(lookup(context, features, insert));
+  for (std::size_t t = 0; t < host.size(); ++t) {
+    ASSERT_EQ(context.download<char>(outputs[t], expected[t].size()), expected[t])
+        << "width " << width << " table " << t;
+  }
+}
+
+constexpr RowType kRowTypes[] = {RowType::kFloat32, RowType::kFloat16, RowType::kBFloat16};
+
+// Rows of 512 to 4096 bytes go through the copy engine, others do not; nothing is rounded.
 TEST(DeviceLookupTest, OneIdABagGivesTheRowsThemselves) {
-  for (const RowType type : {RowType::kFloat32, RowType::kFloat16, RowType::kBFloat16}) {
+  for (const RowType type : kRowTypes) {
     const std::int64_t most = 4096 / row_type_bytes(type);
-    for (const std::int64_t width : {most / 8 - 8, most / 8, most / 8 + 2, most / 8 + 4, most / 2 + 8, most, most + 8}) {
+    for (const std::int64_t width :
+         {most / 8 - 8, most / 8, most / 8 + 2, most / 8 + 4, most / 2 + 8, most, most + 8}) {
       Seeded random(run_seed() + static_cast<std::uint64_t>(width));
-      for (const DefaultRow missing : {DefaultRow::kZeros, DefaultRow::kInitialValue}) {
-        TestContext context;
-        cpu::ThreadExecutor executor{2};
-        std::vector<std::unique_ptr<cpu::Table>> host;
-        std::vector<std::unique_ptr<Table>> device;
-        std::vector<std::vector<Key>> ids;
-        std::vector<std::vector<char>> expected;
-        std::vector<Buffer> uploads, outputs;
-        std::vector<cpu::LookupFeature> host_features;
-        std::vector<LookupFeature> features;
-        // Several tables in one launch, with bags for less and for more than a warp.
-        for (const std::int64_t bags : {std::int64_t{1}, std::int64_t{33}, scaled(5000, 300)}) {
-          TableConfig config = config_of(width);
-          config.row_type = type;
-          config.default_row = missing;
-          if (host.size() == 1) config.rows = 400;
-          host.push_back(cpu::make_table(config));
-          device.push_back(make_device_table(context, config));
-          if (config.is_static()) host.back()->initialize_static(executor);
-          std::vector<Key> known(200), drawn(bags);
-          for (Key& key : known) key = static_cast<Key>(random.below(400));
-          for (Key& key : drawn) key = static_cast<Key>(random.below(400));
-          if (!config.is_static()) {
-            std::vector<Row> rows(known.size());
-            expect_ok(host.back()->reserve(executor, {{known.data(), 200}}));
-            host.back()->find_or_insert(known.data(), 200, rows.data());
-            host.back()->settle();
-            resolve_all(context, *device.back(), known, true);
-          }
-          ids.push_back(std::move(drawn));
-          expected.emplace_back(bags * width * row_type_bytes(type));
-        }
-        for (std::size_t t = 0; t < host.size(); ++t) {
-          Bags bags;
-          bags.ids = ids[t].data();
-          bags.bags = bags.known_count = static_cast<std::int64_t>(ids[t].size());
-          host_features.push_back({host[t].get(), bags, {type, expected[t].data()}, 0.0f});
-          uploads.push_back(context.upload(ids[t]));
-          outputs.push_back(context.allocate(expected[t].size()));
-          bags.ids = uploads[t].as<Key>();
-          features.push_back({device[t].get(), bags, {type, outputs[t].data}, 0.0f});
-        }
-        expect_ok(cpu::lookup(executor, host_features, false));
-        expect_ok(lookup(context, features, false));
-        for (std::size_t t = 0; t < host.size(); ++t) {
-          ASSERT_EQ(context.download<char>(outputs[t], expected[t].size()), expected[t])
-              << "width " << width << " table " << t;
-        }
+      for (const bool insert : {false, true}) {
+        expect_equal_rows(type, width, DefaultRow::kInitialValue, insert, {1, 33, scaled(3000, 300)}, random);
+        expect_equal_rows(type, width, DefaultRow::kZeros, insert, {7, 0, 32}, random);
       }
     }
   }
+}
+
+// So many bags that each warp of the device fills its ring many times, and more features than one launch takes.
+TEST(DeviceLookupTest, TheCopyEnginesRingGoesRoundManyTimes) {
+  Seeded random(run_seed());
+  for (const RowType type : kRowTypes) {
+    const std::int64_t most = 4096 / row_type_bytes(type);
+    for (const std::int64_t width : {most / 8, most / 4 + 8, most}) {
+      expect_equal_rows(type, width, DefaultRow::kInitialValue, false,
+                        {scaled(90000, 3000), scaled(40000, 3000)}, random);
+    }
+  }
+  std::vector<std::int64_t> many(40, 700);
+  expect_equal_rows(RowType::kFloat32, 128, DefaultRow::kZeros, true, many, random);
 }
 
 TEST(DeviceMergeTest, FollowsTheCpuAndInFixedOrderToTheBitInEveryRun) {

@@ -1,20 +1,17 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training step needs beside merging and updating, each in one kernel.
+// Whether gradients are finite, each question in one kernel.
+#include "cuda/features.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/stages.h"
 #include "cuda/tuning.h"
+#include "cuda/vec.cuh"
 
 namespace sok::cuda {
 namespace {
 
-__global__ void hyper_parameters_kernel(const __grid_constant__ HyperParameters parameters, float* out) {
-  const auto i = static_cast<int>(threadIdx.x);
-  if (i < parameters.count) out[i] = parameters[i];
-}
-
-// Values in pieces of 16 bytes; what lies before and after the aligned ones is looked at singly.
+// Values in pieces of 16 bytes, one access each where they are aligned.
 struct Span {
   Values values;
   std::int64_t first = 0;  // of its pieces, counting all of the launch
@@ -64,12 +61,33 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-}  // namespace
-
-Status hyper_parameters(Context& context, const HyperParameters& parameters, float* out) {
-  return launch(context, "hyper_parameters", hyper_parameters_kernel, parameters.count, kWarp,
-                parameters, out);
+template <int V>
+__device__ bool bag_is_finite(const FeatureArgs& feature, const Tile& tile, std::int64_t bag, float bound) {
+  bool finite = true;
+  for (std::int64_t c = tile.lane * V; c < feature.width; c += tile.lanes * V) {
+    const Vec<V> g = load_as<V>(feature.columns.type, feature.columns.data, bag * feature.width + c);
+    for (int i = 0; i < V; ++i) finite = finite && g.x[i] <= bound && g.x[i] >= -bound;
+  }
+  return finite;
 }
+
+// A tile a bag.
+__global__ void __launch_bounds__(tuning::kBlock)
+    bags_finite_kernel(const __grid_constant__ LaunchArgs args, std::int64_t ids, bool* finite) {
+  const std::int64_t warps = thread_count() / 32;
+  for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
+    const FeatureArgs& feature = args.find(&FeatureArgs::first_unit, unit);
+    const Tile tile(feature.lanes);
+    const std::int64_t bag = (unit - feature.first_unit) * tile.tiles + tile.number;
+    if (bag >= feature.bags.bags || feature.bags.largest_coefficient(bag) == 0.0f) continue;
+    const float bound = finite_bound(feature.bags, bag, ids);
+    const bool here = feature.width % 4 == 0 ? bag_is_finite<4>(feature, tile, bag, bound)
+                                             : bag_is_finite<1>(feature, tile, bag, bound);
+    if (!here) *finite = false;
+  }
+}
+
+}  // namespace
 
 Status all_finite(Context& context, const std::vector<Values>& values, bool* finite) {
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(finite, true, sizeof(bool), stream_of(context)));
@@ -87,6 +105,25 @@ Status all_finite(Context& context, const std::vector<Values>& values, bool* fin
                                args, finite));
   }
   return {};
+}
+
+Status bags_finite(Context& context, const std::vector<BagGradients>& gradients, bool* finite) {
+  SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(finite, true, sizeof(bool), stream_of(context)));
+  std::vector<FeatureArgs> features;
+  std::int64_t ids = 0;
+  for (const BagGradients& each : gradients) {
+    ids += each.bags.ids_count();
+    FeatureArgs args;
+    args.width = each.width;
+    args.bags = each.bags;
+    args.columns = each.gradient;
+    args.lanes = lanes_for(each.width, each.width % 4 == 0 ? 4 : 1);
+    if (each.bags.bags > 0) features.push_back(args);
+  }
+  return for_each_launch(features, [&](const LaunchArgs& args) {
+    return launch(context, "bags_finite", bags_finite_kernel, args.units * kWarp, tuning::kBlock,
+                  args, ids, finite);
+  });
 }
 
 }  // namespace sok::cuda

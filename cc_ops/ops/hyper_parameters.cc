@@ -1,7 +1,5 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-//
-// What a training step needs beside merging and updating.
 #include "cc_ops/ops/shapes.h"
 
 REGISTER_OP("Sok>HyperParameters")
@@ -23,15 +21,4 @@ scalars: those that are not, one value each.
 places: of the scalars in the vector.
 values: of the others; what stands at `places` does not matter.
 hyper: [number of values].
-)doc");
-
-REGISTER_OP("Sok>AllFinite")
-    .Input("tensors: types")
-    .Output("finite: bool")
-    .Attr("types: list({float, half, bfloat16}) >= 1")
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc(R"doc(
-Whether no element of any tensor is infinite or NaN.
-
-finite: a scalar.
 )doc");

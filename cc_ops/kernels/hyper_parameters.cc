@@ -61,38 +61,8 @@ class HyperParametersOp final : public OpKernel {
   std::vector<float> values_;
 };
 
-template <typename Device>
-class AllFiniteOp final : public OpKernel {
- public:
-  explicit AllFiniteOp(OpKernelConstruction* context) : OpKernel(context) {}
-
-  void Compute(OpKernelContext* context) override {
-    run_op(context, [&] { return run(context); });
-  }
-
- private:
-  Status run(OpKernelContext* context) {
-    tensorflow::OpInputList tensors;
-    if (!context->input_list("tensors", &tensors).ok()) {
-      return {Code::kInternal, "AllFinite: no tensors"};
-    }
-    std::vector<Values> values;
-    for (const Tensor& tensor : tensors) {
-      values.push_back({row_type_of(tensor.dtype()), tensor.data(), tensor.NumElements()});
-    }
-    Tensor* finite = nullptr;
-    SOK_RETURN_IF_ERROR(allocate(context, 0, TensorShape({}), &finite));
-    return Device(context).all_finite(values, finite->template scalar<bool>().data());
-  }
-};
-
-#define SOK_REGISTER(name, Kernel)                                                               \
-  REGISTER_KERNEL_BUILDER(Name("Sok>" name).Device(tensorflow::DEVICE_CPU), Kernel<CpuDevice>); \
-  SOK_ON_GPU(                                                                                    \
-      REGISTER_KERNEL_BUILDER(Name("Sok>" name).Device(tensorflow::DEVICE_GPU), Kernel<GpuDevice>))
-SOK_REGISTER("HyperParameters", HyperParametersOp);
-SOK_REGISTER("AllFinite", AllFiniteOp);
-#undef SOK_REGISTER
+REGISTER_KERNEL_BUILDER(Name("Sok>HyperParameters").Device(tensorflow::DEVICE_CPU), HyperParametersOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>HyperParameters").Device(tensorflow::DEVICE_GPU), HyperParametersOp<GpuDevice>));
 
 }  // namespace
 }  // namespace sok
