@@ -8,7 +8,7 @@ import numbers
 import tensorflow as tf
 
 from sok import _native
-from sok.stages.merge import Merge, MergedSlices, unread
+from sok.stages.merge import MergedSlices, unread
 from sok.table import TableValue
 
 OPTIMIZERS = {spec["name"]: spec for spec in _native.DESCRIPTION["optimizers"]}
@@ -97,22 +97,21 @@ def _fuse(steps: list[TableStep], scalars: dict) -> list[TableStep]:
     """Updates the tables whose gradients are all that one merge gives; the steps that are left."""
     local = [step_ for step_ in steps if step_.reach == "local"]
     done: set[int] = set()
-    for origin in unread([step_.gradient for step_ in local]):
-        group = {step_.gradient.origin[1]: step_ for step_ in local if _is_of(step_.gradient, origin)}
+    for merge in unread([step_.gradient for step_ in local]):
+        group = {}
+        for step_ in local:
+            if step_.gradient.origin is not None and step_.gradient.origin[0] is merge:
+                group[step_.gradient.origin[1]] = step_
         ordered = [group[place] for place in range(len(group))]
         _native.ops.sok_merge_update(
-            tables=origin.tables,
-            **origin.features,
-            gradients=origin.gradients,
+            tables=merge.tables,
+            **merge.features,
+            gradients=merge.gradients,
             hyper=[step_.hyper for step_ in ordered],
             **scalars,
-            **origin.attributes,
+            **merge.attributes,
             optimizers=[step_.optimizer for step_ in ordered],
             initials=[step_.initial for step_ in ordered],
         )
         done.update(id(step_) for step_ in ordered)
     return [step_ for step_ in steps if id(step_) not in done]
-
-
-def _is_of(gradient: MergedSlices, merge: Merge) -> bool:
-    return gradient.origin is not None and gradient.origin[0] is merge
