@@ -57,7 +57,7 @@ std::int64_t Snapshot::bytes() const {
   const std::size_t copies = blocks_.size() * block_records_ * record_bytes_;
   const std::size_t map = copies_.keys().size() * (sizeof(Key) + 4 * sizeof(std::uint32_t));
   return static_cast<std::int64_t>(full_.size() + pending_.size() * 8 + copies + map +
-                                   orphan_keys_.size() * (sizeof(Key) + sizeof(Row)));
+                                   orphans_.size() * sizeof(Slot));
 }
 
 void Snapshot::next(std::int64_t limit, std::vector<Key>* keys, std::vector<Row>* rows) {
@@ -81,11 +81,10 @@ void Snapshot::next(std::int64_t limit, std::vector<Key>* keys, std::vector<Row>
     }
     if (bits != 0) return;
   }
-  while (!orphan_keys_.empty() && rows->size() < most) {
-    keys->push_back(orphan_keys_.back());
-    rows->push_back(orphan_rows_.back());
-    orphan_keys_.pop_back();
-    orphan_rows_.pop_back();
+  while (!orphans_.empty() && rows->size() < most) {
+    keys->push_back(orphans_.back().key);
+    rows->push_back(orphans_.back().row);
+    orphans_.pop_back();
   }
 }
 
@@ -159,11 +158,6 @@ void Snapshot::preserve(Executor& executor, const Table& table, const Row* rows,
   fresh.clear();
 }
 
-void Snapshot::orphan(const Slot& slot) {
-  orphan_keys_.push_back(slot.key);
-  orphan_rows_.push_back(slot.row);
-}
-
 void Snapshot::forget(Executor& executor, const Table& table, std::uint32_t slot) {
   const Slot& forgotten = table.index().slots[slot];
   preserve(executor, table, &forgotten.row, 1);
@@ -171,20 +165,23 @@ void Snapshot::forget(Executor& executor, const Table& table, std::uint32_t slot
   if (slots_->data() != table.index().slots) return;
   const std::uint8_t bit = static_cast<std::uint8_t>(1u << (slot % 8));
   if (slot / 8 < cursor_ || (full_[slot / 8] & bit) == 0) return;
+  orphans_.push_back(forgotten);
   full_[slot / 8] = static_cast<std::uint8_t>(full_[slot / 8] & ~bit);
-  orphan(forgotten);
 }
 
 void Snapshot::forget_all(Executor& executor, const Table& table) {
-  const std::size_t first = orphan_rows_.size();
   const Slot* slots = static_cast<const Slot*>(slots_->data());
-  for (; cursor_ < static_cast<std::int64_t>(full_.size()); ++cursor_) {
-    for (std::uint32_t bits = full_[cursor_]; bits != 0; bits &= bits - 1) {
-      orphan(slots[cursor_ * 8 + __builtin_ctz(bits)]);
+  std::vector<Slot> forgotten;
+  std::vector<Row> rows;
+  for (std::size_t byte = cursor_; byte < full_.size(); ++byte) {
+    for (std::uint32_t bits = full_[byte]; bits != 0; bits &= bits - 1) {
+      forgotten.push_back(slots[byte * 8 + __builtin_ctz(bits)]);
+      rows.push_back(forgotten.back().row);
     }
   }
-  preserve(executor, table, orphan_rows_.data() + first,
-           static_cast<std::int64_t>(orphan_rows_.size() - first));
+  preserve(executor, table, rows.data(), static_cast<std::int64_t>(rows.size()));
+  orphans_.insert(orphans_.end(), forgotten.begin(), forgotten.end());
+  cursor_ = static_cast<std::int64_t>(full_.size());
 }
 
 }  // namespace sok::cpu

@@ -58,7 +58,6 @@ class Snapshot {
   char* record(std::uint32_t number) const {
     return blocks_[number / block_records_].get() + number % block_records_ * record_bytes_;
   }
-  void orphan(const Slot& slot);
 
   std::vector<int> planes_;
   std::vector<std::int64_t> offsets_;  // of each plane in a record
@@ -73,8 +72,7 @@ class Snapshot {
   std::int64_t last_row_ = 0;
 
   // Keys that the table has forgotten; their rows are copied.
-  std::vector<Key> orphan_keys_;
-  std::vector<Row> orphan_rows_;
+  std::vector<Slot> orphans_;
 
   KeyMap copies_{0};  // row -> number of its record
   std::vector<std::unique_ptr<char[]>> blocks_;

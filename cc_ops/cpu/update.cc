@@ -105,11 +105,7 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
   std::vector<Prepared> prepared(updates.size());
   for (std::size_t i = 0; i < updates.size(); ++i) {
     TableUpdate& u = updates[i];
-    if (u.hyper.size() != u.optimizer->hyper.size()) {
-      return invalid_argument("update: optimizer '", u.optimizer->name, "' has ",
-                              u.optimizer->hyper.size(), " hyper-parameters, got ",
-                              u.hyper.size());
-    }
+    SOK_RETURN_IF_ERROR(check_hyper(*u.optimizer, static_cast<std::int64_t>(u.hyper.size())));
     SOK_RETURN_IF_ERROR(u.table->check_range(u.keys, u.count));
     std::vector<PlaneSpec> planes = u.optimizer->planes(u.table->config().dimension, u.hyper);
     if (u.reach == Reach::kLazyGlobal) {
@@ -138,6 +134,8 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
       count_step(executor, *u.table, u.hyper.data(), prepared[i].rows.data(), prepared[i].count);
     }
   }
+  // What the lookup of these ids found has had its use.
+  for (const TableUpdate& u : updates) u.table->keep(nullptr);
   return {};
 }
 

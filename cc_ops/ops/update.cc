@@ -30,7 +30,8 @@ apply: false leaves every table as it is.
 optimizers: for each table the name of its optimizer.
 reaches: for each table, whether rows outside the batch get a zero gradient, at once
   ('global') or when they are next read ('lazy_global'), or are left alone ('local').
-unique: for each table, whether its keys are known to be different.
+unique: for each table, whether its keys are known to be different; of equal ones only one
+  gradient would count.
 initials: for each table, what the states start with that start at a hyper-parameter
   (an accumulator); others start at 0.
 )doc");
