@@ -3,6 +3,7 @@
 """Lookups with the combiner sum: SOK's tables beside TensorFlow's three ways and torch's EmbeddingBag."""
 
 import importlib.util
+import os
 
 import defaults
 import measure
@@ -39,6 +40,8 @@ def sok_lookup(table, training: bool):
 def torch_lookup(batches: tables.Batches, values) -> dict:
     if importlib.util.find_spec("torch") is None:
         return {}
+    # Its threads would otherwise spin for a while after each call, on the cores of whoever is next.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import torch
 
     torch.set_num_threads(measure.machine()["cores"])
@@ -52,35 +55,16 @@ def torch_lookup(batches: tables.Batches, values) -> dict:
     return {"torch": lookup}
 
 
-def measure_shape(name: str, distribution: str, repeats: int) -> dict:
-    shape = defaults.SHAPES[name]
-    batches = tables.Batches(distribution, shape)
-    static, hashed = tables.static(shape), tables.hashed(shape)
+def functions_of(shape: defaults.Shape, batches: tables.Batches, static, hashed) -> dict:
     values = static.numpy().state["values"]
-    peers = tensorflow_lookups(tf.Variable(values))
-    functions = {peer: batches.each(*lookup) for peer, lookup in peers.items()}
+    functions = {peer: batches.each(*lookup) for peer, lookup in tensorflow_lookups(tf.Variable(values)).items()}
     functions |= torch_lookup(batches, values)
     for kind in ("ragged", "sparse", "dense"):
         functions[f"static {kind}"] = batches.each(sok_lookup(static, False), kind)
     functions["hash ragged"] = batches.each(sok_lookup(hashed, False), "ragged")
     functions["hash training"] = batches.each(sok_lookup(hashed, True), "ragged")
-    times = measure.in_turns(functions, repeats)
-    best = min(times[peer] for peer in peers)
-    return {
-        "shape": name,
-        "ids": distribution,
-        **times,
-        "static ratio": best / times["static ragged"],
-        "hash ratio": best / times["hash ragged"],
-    }
-
-
-def main() -> None:
-    shapes = [name for name, shape in defaults.SHAPES.items() if shape.tables == 1]
-    chosen = measure.arguments(__doc__, shapes=shapes, ids=defaults.DISTRIBUTIONS)
-    rows = [measure_shape(shape, ids, chosen.repeats) for shape in chosen.shapes for ids in chosen.ids]
-    measure.save("lookup", rows, **tables.VERSIONS)
+    return functions
 
 
 if __name__ == "__main__":
-    main()
+    tables.beside_tensorflow("lookup", __doc__, functions_of, {"static": "static ragged", "hash": "hash ragged"})

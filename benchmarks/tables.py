@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables and batches as TensorFlow and SOK want them."""
 
+from collections.abc import Callable
+
 import defaults
 import measure
 import numpy as np
@@ -45,3 +47,24 @@ class Batches:
         """Calls a function with the repeat's batch."""
         batches = getattr(self, kind)
         return lambda number: function(batches[number % len(batches)])
+
+
+def beside_tensorflow(verb: str, description: str, functions_of: Callable[..., dict], ours: dict[str, str]) -> None:
+    """Measures a verb on every shape of one table, and saves it.
+
+    functions_of: called as (shape, batches, static table, hash table), gives functions of the repeat's number by
+        name; the names of TensorFlow's begin with "tf ".
+    ours: of each kind of table the function whose ratio to the best of TensorFlow's counts.
+    """
+    shapes = [name for name, shape in defaults.SHAPES.items() if shape.tables == 1]
+    chosen = measure.arguments(description, shapes=shapes, ids=defaults.DISTRIBUTIONS)
+    rows = []
+    for name in chosen.shapes:
+        for ids in chosen.ids:
+            shape = defaults.SHAPES[name]
+            functions = functions_of(shape, Batches(ids, shape), static(shape), hashed(shape))
+            times = measure.in_turns(functions, chosen.repeats)
+            best = min(time for function, time in times.items() if function.startswith("tf "))
+            ratios = {f"{kind} ratio": best / times[function] for kind, function in ours.items()}
+            rows.append({"shape": name, "ids": ids, **times, **ratios})
+    measure.save(verb, rows, **VERSIONS)

@@ -9,7 +9,6 @@ look up counts.
 
 import defaults
 import keras
-import measure
 import numpy as np
 import tables
 import tensorflow as tf
@@ -67,33 +66,14 @@ def sok_step(table, gradient: tf.Tensor):
     return step
 
 
-def measure_shape(name: str, distribution: str, repeats: int) -> dict:
-    shape = defaults.SHAPES[name]
-    batches = tables.Batches(distribution, shape)
-    static, hashed = tables.static(shape), tables.hashed(shape)
-    random = np.random.default_rng(3)
-    gradient = tf.constant(random.standard_normal((shape.bags, shape.width), np.float32))
+def functions_of(shape: defaults.Shape, batches: tables.Batches, static, hashed) -> dict:
+    gradient = tf.constant(np.random.default_rng(3).standard_normal((shape.bags, shape.width), np.float32))
     peers = tensorflow_steps(static.numpy().state["values"], gradient)
     functions = {peer: batches.each(*step) for peer, step in peers.items()}
     functions["static"] = batches.each(sok_step(static, gradient), "ragged")
     functions["hash"] = batches.each(sok_step(hashed, gradient), "ragged")
-    times = measure.in_turns(functions, repeats)
-    best = min(times[peer] for peer in peers)
-    return {
-        "shape": name,
-        "ids": distribution,
-        **times,
-        "static ratio": best / times["static"],
-        "hash ratio": best / times["hash"],
-    }
-
-
-def main() -> None:
-    shapes = [name for name, shape in defaults.SHAPES.items() if shape.tables == 1]
-    chosen = measure.arguments(__doc__, shapes=shapes, ids=defaults.DISTRIBUTIONS)
-    rows = [measure_shape(shape, ids, chosen.repeats) for shape in chosen.shapes for ids in chosen.ids]
-    measure.save("train_step", rows, **tables.VERSIONS)
+    return functions
 
 
 if __name__ == "__main__":
-    main()
+    tables.beside_tensorflow("train_step", __doc__, functions_of, {"static": "static", "hash": "hash"})
