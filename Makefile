@@ -83,7 +83,7 @@ test-sanitize: $(INSTALLED)
 
 # ---- benchmarks: results in benchmarks/results/; TFRA=python of an environment with TFRA 0.8.1 -------
 .PHONY: bench bench-native
-VERBS := lookup train_step insert dlrm_fit memory threads
+VERBS := lookup embedding_bag train_step insert dlrm_fit memory threads
 bench: build
 	for verb in $(VERBS); do $(PY) benchmarks/$$verb.py || exit 1; done
 	$(if $(TFRA),$(PY) benchmarks/tfra.py --tfra $(TFRA))

@@ -1,12 +1,8 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups with the combiner sum: SOK's tables beside TensorFlow's three ways and torch's EmbeddingBag."""
-
-import importlib.util
-import os
+"""Lookups with the combiner sum: SOK's tables beside TensorFlow's three ways."""
 
 import defaults
-import measure
 import tables
 import tensorflow as tf
 
@@ -37,28 +33,9 @@ def sok_lookup(table, training: bool):
     return lookup
 
 
-def torch_lookup(batches: tables.Batches, values) -> dict:
-    if importlib.util.find_spec("torch") is None:
-        return {}
-    # Its threads would otherwise spin for a while after each call, on the cores of whoever is next.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    import torch
-
-    torch.set_num_threads(measure.machine()["cores"])
-    bag = torch.nn.EmbeddingBag.from_pretrained(torch.from_numpy(values), mode="sum")
-    ids = [torch.from_numpy(dense.numpy()) for dense in batches.dense]
-
-    def lookup(number):
-        with torch.no_grad():
-            return bag(ids[number % len(ids)])
-
-    return {"torch": lookup}
-
-
 def functions_of(shape: defaults.Shape, batches: tables.Batches, static, hashed) -> dict:
-    values = static.numpy().state["values"]
-    functions = {peer: batches.each(*lookup) for peer, lookup in tensorflow_lookups(tf.Variable(values)).items()}
-    functions |= torch_lookup(batches, values)
+    peers = tensorflow_lookups(tf.Variable(static.numpy().state["values"]))
+    functions = {peer: batches.each(*lookup) for peer, lookup in peers.items()}
     for kind in ("ragged", "sparse", "dense"):
         functions[f"static {kind}"] = batches.each(sok_lookup(static, False), kind)
     functions["hash ragged"] = batches.each(sok_lookup(hashed, False), "ragged")

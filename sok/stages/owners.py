@@ -12,7 +12,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from sok.comm.base import Communicator
 from sok.inputs import Record
 from sok.stages import choice
 from sok.stages.combine import combine, combine_gradients, divide
@@ -23,15 +22,7 @@ from sok.stages.lookup import lookup as lookup_here
 from sok.stages.route import check_refused, route, route_bags
 
 
-def lookup(
-    communicator: Communicator,
-    variables: list,
-    reads: list[FeatureRead],
-    *,
-    training: bool,
-    max_norms: list[float],
-    exchange: str,
-) -> list[tf.Tensor]:
+def lookup(communicator, variables, reads, *, training, max_norms, exchange) -> list[tf.Tensor]:
     """Outputs of all features of tables that are in parts; see `sok.stages.ranks.lookup`.
 
     exchange: "partials", "reduce_scatter" or "auto".
