@@ -11,9 +11,9 @@
 #   native     the device library without TensorFlow against the CPU's
 #   memcheck, racecheck, initcheck    the native tests under that tool of compute-sanitizer
 #
-# SUMMARY gets a JSON file, to which a later run of other parts adds; SEED is for all that is drawn at random. What takes
-# more than LIMIT (450) seconds is ended, and
-# has not passed. NATIVE names the program of the native tests.
+# SUMMARY gets a JSON file, to which a later run of other parts adds; SEED is for all that is drawn at random. What
+# takes more than LIMIT (450) seconds is ended, and has not passed. JOBS (10) files of tests run at a time; NATIVE
+# names the program of the native tests.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 summary=$1
@@ -27,9 +27,12 @@ export TF_FORCE_GPU_ALLOW_GROWTH=true TF_CPP_MIN_LOG_LEVEL=3
 records=$(mktemp -d)
 trap 'rm -rf "$records"' EXIT
 
-# The files of tests given, at most eight at a time.
+# Those that take longest, which start first.
+slow="tests/test_demo.py tests/test_notebook.py tests/test_training_follows_oracle.py tests/test_dump_killed.py"
+
+# The files of tests given, some at a time.
 in_parallel() {
-  printf '%s\n' "$@" | timeout "${LIMIT:-450}" xargs -P 8 -I{} bash -c '
+  printf '%s\n' "$@" | timeout "${LIMIT:-450}" xargs -P "${JOBS:-10}" -I{} bash -c '
     name=$(tr "/" "_" <<<"{}")
     SOK_GPU_RECORD=$0/$name.json '"$python"' -m pytest -q -p proof -p no:cacheprovider \
       --hypothesis-seed="$SOK_TEST_SEED" "{}" >"$0/$name.log" 2>&1
@@ -41,7 +44,7 @@ in_parallel() {
 one() {
   local start=$SECONDS
   case $1 in
-    suite) SOK_TEST_DEVICE=gpu in_parallel $(ls -S tests/test_*.py) ;;
+    suite) SOK_TEST_DEVICE=gpu in_parallel $slow $(ls -S tests/test_*.py | grep -vxF -f <(tr " " "\n" <<<"$slow")) ;;
     twins) in_parallel tests/gpu/test_*.py ;;
     native) "$python" tests/gpu/native.py "$records" "$native" ;;
     memcheck | racecheck | initcheck) "$python" tests/gpu/native.py "$records" "$native" "$1" ;;

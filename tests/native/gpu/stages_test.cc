@@ -159,11 +159,14 @@ void expect_equal_rows(RowType type, std::int64_t width, DefaultRow missing, boo
   }
 }
 
-constexpr RowType kRowTypes[] = {RowType::kFloat32, RowType::kFloat16, RowType::kBFloat16};
+std::vector<RowType> row_types() {
+  if (under_sanitizer()) return {RowType::kFloat32};
+  return {RowType::kFloat32, RowType::kFloat16, RowType::kBFloat16};
+}
 
 // Rows of 512 to 4096 bytes go through the copy engine, others do not; nothing is rounded.
 TEST(DeviceLookupTest, OneIdABagGivesTheRowsThemselves) {
-  for (const RowType type : kRowTypes) {
+  for (const RowType type : row_types()) {
     const std::int64_t most = 4096 / row_type_bytes(type);
     for (const std::int64_t width :
          {most / 8 - 8, most / 8, most / 8 + 2, most / 8 + 4, most / 2 + 8, most, most + 8}) {
@@ -179,14 +182,14 @@ TEST(DeviceLookupTest, OneIdABagGivesTheRowsThemselves) {
 // So many bags that each warp of the device fills its ring many times, and more features than one launch takes.
 TEST(DeviceLookupTest, TheCopyEnginesRingGoesRoundManyTimes) {
   Seeded random(run_seed());
-  for (const RowType type : kRowTypes) {
+  for (const RowType type : row_types()) {
     const std::int64_t most = 4096 / row_type_bytes(type);
     for (const std::int64_t width : {most / 8, most / 4 + 8, most}) {
       expect_equal_rows(type, width, DefaultRow::kInitialValue, false,
                         {scaled(90000, 3000), scaled(40000, 3000)}, random);
     }
   }
-  std::vector<std::int64_t> many(40, 700);
+  const std::vector<std::int64_t> many(40, scaled(700, 20));
   expect_equal_rows(RowType::kFloat32, 128, DefaultRow::kZeros, true, many, random);
 }
 
