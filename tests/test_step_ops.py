@@ -28,8 +28,9 @@ def test_hyper_parameters_are_in_their_places(run, optimizer):
         return last if name == names[-1] else float(wanted[name])
 
     np.testing.assert_array_equal(run(lambda: hyper_parameters(optimizer, value)), list(wanted.values()))
-    # Not in a graph: TensorFlow computes there, on the CPU, what has no input.
-    np.testing.assert_array_equal(hyper_parameters(optimizer, lambda name: None), np.zeros(len(names)))
+    # What an optimizer does not have is 0.
+    rate = run(lambda: hyper_parameters(optimizer, lambda name: variable if name == "learning_rate" else None))
+    np.testing.assert_array_equal(rate, [wanted["learning_rate"] if n == "learning_rate" else 0 for n in names])
 
 
 def test_a_learning_rate_that_is_no_scalar():
