@@ -206,7 +206,8 @@ def test_decay_that_adds_up_beyond_a_float(rng):
 def test_sixteen_bit_rows(rng):
     values = dict(enumerate(rng.normal(size=(ROWS, WIDTH))))
     table, stored = kinds.table_of(values, dtype="bfloat16")
-    twins = Twins(lambda: keras.optimizers.SGD(0.1, momentum=0.9), rng, table, np.float32([stored[i] for i in range(ROWS)]))
+    values = np.float32([stored[i] for i in range(ROWS)])
+    twins = Twins(lambda: keras.optimizers.SGD(0.1, momentum=0.9), rng, table, values)
     for _ in range(6):
         twins.step()
     rows = sok.lookup_sparse(table, tf.range(ROWS, dtype=tf.int64), training=False)
