@@ -24,7 +24,7 @@ import measure
 import numpy as np
 
 SHAPE = defaults.SHAPES["main"]
-INSERT_REPEATS = 3  # each is NEW_ROWS / INSERT_BATCH calls
+INSERT_REPEATS = 8  # each is NEW_ROWS / INSERT_BATCH calls
 CASES = [
     *(f"{verb}, {ids}" for verb in ("lookup", "step") for ids in defaults.DISTRIBUTIONS),
     *(f"insert {kind}, {width}" for kind in ("uniform", "normal") for width in defaults.INSERT_WIDTHS),
