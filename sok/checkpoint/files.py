@@ -25,7 +25,7 @@ def aligned(size: int) -> memoryview:
     pages = -(-max(size, 1) // PAGE) * PAGE
     memory = np.empty(pages + PAGE, np.uint8)
     first = -memory.ctypes.data % PAGE
-    return memoryview(memory[first : first + pages])
+    return memory[first : first + pages].data
 
 
 class Buffers:
