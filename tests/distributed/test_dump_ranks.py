@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from rows_of_ranks import assert_equal_tables
 
 import sok
 from sok.checkpoint import files, parts, shards, writer
@@ -92,27 +93,8 @@ def load_and_train(folder, optimizer):
     return loaded, trainer.contents()
 
 
-def whole(per_rank):
-    """Tables of all ranks as one. What two ranks have is equal."""
-    merged = []
-    for tables in zip(*(tables for tables, _, _ in per_rank), strict=True):
-        planes = {}
-        for here in tables:
-            for plane, rows in here.items():
-                known = planes.setdefault(plane, {})
-                for id_, row in rows.items():
-                    np.testing.assert_array_equal(known.setdefault(id_, row), row)
-        merged.append(planes)
-    return merged
-
-
 def assert_equal(actual, expected, **tolerance):
-    for mine, theirs in zip(whole(actual), whole(expected), strict=True):
-        assert set(mine) == set(theirs)
-        for plane in mine:
-            assert set(mine[plane]) == set(theirs[plane])
-            for id_, row in theirs[plane].items():
-                np.testing.assert_allclose(mine[plane][id_], row, err_msg=f"{plane} of {id_}", **tolerance)
+    assert_equal_tables([rank[0] for rank in actual], [rank[0] for rank in expected], **tolerance)
     for (_, dense, step), (_, dense_expected, step_expected) in zip(actual, expected[:1] * len(actual), strict=True):
         np.testing.assert_allclose(dense, dense_expected, **tolerance)
         assert step == step_expected

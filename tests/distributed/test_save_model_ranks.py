@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from rows_of_ranks import assert_equal_tables
 from test_saving_ranks import examples, small_model
 
 import sok
@@ -56,26 +57,8 @@ def load_and_train(path):
     return loaded, contents(fit(model))
 
 
-def whole(per_rank):
-    """Tables of all ranks as one."""
-    merged = []
-    for tables in zip(*(planes for planes, _, _ in per_rank), strict=True):
-        planes = {}
-        for here in tables:
-            for plane, rows in here.items():
-                for id_, row in rows.items():
-                    np.testing.assert_array_equal(planes.setdefault(plane, {}).setdefault(id_, row), row)
-        merged.append(planes)
-    return merged
-
-
 def assert_equal(actual, expected, **tolerance):
-    for mine, theirs in zip(whole(actual), whole(expected), strict=True):
-        assert set(mine) == set(theirs)
-        for plane in mine:
-            assert set(mine[plane]) == set(theirs[plane])
-            for id_, row in theirs[plane].items():
-                np.testing.assert_allclose(mine[plane][id_], row, err_msg=f"{plane} of {id_}", **tolerance)
+    assert_equal_tables([rank[0] for rank in actual], [rank[0] for rank in expected], **tolerance)
     for _, predictions, step in actual:
         np.testing.assert_allclose(predictions, expected[0][1], rtol=1e-4, atol=1e-5)
         assert step == expected[0][2]
