@@ -146,6 +146,7 @@ test-wheel: build
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh')
 
 clean:
 	rm -rf build dist .venv .venv-oldest sok.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache \

@@ -22,8 +22,8 @@ template <typename Item>
 struct Compaction {
   Item items[tuning::kBlock / kWarp][kWarp];
 
-  // Calls f(table, items, count) for each table of the warp's items; a lane without one has table -1.
-  // The whole warp must call it.
+  // Calls f(table, items, count) for each table of the warp's items; a lane without one has table
+  // -1. The whole warp must call it.
   template <typename F>
   __device__ __forceinline__ void for_each_table(int table, const Item& item, F&& f) {
     Item* of_warp = items[threadIdx.x / kWarp];
@@ -41,8 +41,8 @@ struct Compaction {
   }
 };
 
-// Rows that a tile updates together: their loads are on their way at the same time. More of them, or of
-// states, need registers that warps then lack.
+// Rows that a tile updates together: their loads are on their way at the same time. More of them,
+// or of states, need registers that warps then lack.
 template <typename O>
 constexpr int rows_together() {
   return O::kStateCount == 0 ? 2 : 1;
@@ -117,13 +117,13 @@ __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
   }
 }
 
-// The sum of `count` contributions from `place` on, in their order, at columns [c, c + V). The lanes of
-// the tile read the addresses together; then several gradients are on their way at a time. All lanes
-// call it, also those whose columns lie past the width.
+// The sum of `count` contributions from `place` on, in their order, at columns [c, c + V). The
+// lanes of the tile read the addresses together; then several gradients are on their way at a time.
+// All lanes call it, also those whose columns lie past the width.
 template <int V>
 __device__ __forceinline__ Vec<V> sum_contributions(const Scratch& scratch, const Tile& tile,
-                                                 std::uint32_t place, std::uint32_t count,
-                                                 std::int64_t c, std::int64_t width) {
+                                                    std::uint32_t place, std::uint32_t count,
+                                                    std::int64_t c, std::int64_t width) {
   constexpr std::uint32_t kAhead = 8;
   Vec<V> total{};
   for (std::uint32_t base = 0; base < count; base += tile.lanes) {
@@ -157,7 +157,8 @@ __device__ __forceinline__ Vec<V> sum_contributions(const Scratch& scratch, cons
 
 template <int V>
 __device__ __forceinline__ Vec<V> sum_pieces(const Scratch& scratch, std::uint32_t first_piece,
-                                          std::uint32_t count, std::int64_t c, std::int64_t width) {
+                                             std::uint32_t count, std::int64_t c,
+                                             std::int64_t width) {
   const std::uint32_t pieces = (count + tuning::kPiece - 1) / tuning::kPiece;
   const float* partial = scratch.partials + first_piece * scratch.partial_width + c;
   Vec<V> total{};
@@ -180,8 +181,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const std::int64_t width = tables.tables[piece.table].table->width;
     for (std::int64_t first = 0; first < width; first += 32 * V) {
       const std::int64_t c = first + tile.lane * V;
-      const Vec<V> sum =
-          sum_contributions<V>(scratch, tile, piece.place, piece.count, c, width);
+      const Vec<V> sum = sum_contributions<V>(scratch, tile, piece.place, piece.count, c, width);
       if (c < width) store<float, V>(scratch.partials + p * scratch.partial_width + c, sum);
     }
   }
@@ -216,9 +216,10 @@ __global__ void __launch_bounds__(tuning::kBlock, 3)
         const Segment& from = segments[j];
         const Row rows[1] = {from.row};
         update_rows<O, T, V, 1>(optimizer, common, update, tile, rows, [&](int, std::int64_t c) {
-          Vec<V> g = from.count <= tuning::kPiece
-                         ? sum_contributions<V>(scratch, tile, from.place, from.count, c, update.width)
-                         : sum_pieces<V>(scratch, from.first_piece, from.count, c, update.width);
+          Vec<V> g =
+              from.count <= tuning::kPiece
+                  ? sum_contributions<V>(scratch, tile, from.place, from.count, c, update.width)
+                  : sum_pieces<V>(scratch, from.first_piece, from.count, c, update.width);
           for (int i = 0; i < V; ++i) g.x[i] *= scale;
           return g;
         });
@@ -246,7 +247,8 @@ Status apply(Context& context, const Kind& kind, const std::vector<FeatureArgs>&
       SOK_RETURN_IF_ERROR(launch(context, "partial", partial_kernel<V>, pieces * kWarp,
                                  tuning::kBlock, tables, scratch));
       return launch(context, "segments", segments_kernel<O, T, V>,
-                    ids / 2 / tuning::kSegmentsAWarp * kWarp + kWarp, tuning::kBlock, tables, scratch);
+                    ids / 2 / tuning::kSegmentsAWarp * kWarp + kWarp, tuning::kBlock, tables,
+                    scratch);
     });
   });
 }

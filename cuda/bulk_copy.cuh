@@ -1,9 +1,9 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies between global and shared memory by the multiprocessor's copy engine (compute capability 9.0 and
-// later): no registers and no threads are held while the bytes travel. Addresses and sizes are multiples of
-// 16 bytes.
+// Copies between global and shared memory by the multiprocessor's copy engine (compute capability
+// 9.0 and later): no registers and no threads are held while the bytes travel. Addresses and sizes
+// are multiples of 16 bytes.
 #ifndef SOK_CUDA_BULK_COPY_CUH_
 #define SOK_CUDA_BULK_COPY_CUH_
 
@@ -20,7 +20,10 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
 
 // One thread does this, then all of the block synchronise.
 __device__ __forceinline__ void create(Barrier* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"
+               :
+               : "r"(shared_address(barrier))
+               : "memory");
 }
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
@@ -38,7 +41,8 @@ __device__ __forceinline__ void wait(Barrier* barrier, std::uint32_t parity) {
   std::uint32_t done = 0;
   while (done == 0) {
     asm volatile(
-        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, "
+        "p; }"
         : "=r"(done)
         : "r"(shared_address(barrier)), "r"(parity)
         : "memory");
@@ -54,8 +58,8 @@ __device__ __forceinline__ void read(void* shared, const void* global, std::uint
       : "memory");
 }
 
-// What ordinary stores of this thread wrote to shared memory may be written out, once the thread that
-// starts the write has synchronised with it.
+// What ordinary stores of this thread wrote to shared memory may be written out, once the thread
+// that starts the write has synchronised with it.
 __device__ __forceinline__ void publish_stores() {
   asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
@@ -71,7 +75,8 @@ __device__ __forceinline__ void write_out(void* global, const void* shared, std:
       : "memory");
 }
 
-// Waits until all writes that this thread started but the last `Left` have read their shared memory.
+// Waits until all writes that this thread started but the last `Left` have read their shared
+// memory.
 template <int Left>
 __device__ __forceinline__ void wait_written() {
   asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(Left) : "memory");

@@ -23,8 +23,8 @@ struct Buffer {
   }
 };
 
-// One op's stream and memory. All work of an op is queued on the stream; nothing waits for it unless a
-// function says so.
+// One op's stream and memory. All work of an op is queued on the stream; nothing waits for it
+// unless a function says so.
 class Context {
  public:
   virtual ~Context() = default;

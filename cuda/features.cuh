@@ -20,19 +20,19 @@ struct FeatureArgs {
   const TableView* table = nullptr;
   const void* slab0 = nullptr;  // of the values: what most rows need is here already
   std::uint32_t first_rows = 0;
-  std::int32_t lanes = 32;         // of a tile
+  std::int32_t lanes = 32;  // of a tile
   std::int64_t width = 0;
   Bags bags;
-  Columns columns;                 // the output, or its gradient
+  Columns columns;  // the output, or its gradient
   float max_norm = 0;
   std::int32_t bags_per_tile = 1;
-  Row* rows = nullptr;             // of the ids, once they are resolved
-  std::uint32_t* tags = nullptr;   // of the table's rows (merge)
-  std::int32_t table_number = 0;   // in the call
-  std::int32_t feature_number = 0; // in the call
-  std::uint64_t round = 0;         // of insertions into the table
-  std::int64_t first_id = 0;       // of this feature, counting all ids of the launch
-  std::int64_t first_unit = 0;     // of this feature, counting all warps' units of the launch
+  Row* rows = nullptr;              // of the ids, once they are resolved
+  std::uint32_t* tags = nullptr;    // of the table's rows (merge)
+  std::int32_t table_number = 0;    // in the call
+  std::int32_t feature_number = 0;  // in the call
+  std::uint64_t round = 0;          // of insertions into the table
+  std::int64_t first_id = 0;        // of this feature, counting all ids of the launch
+  std::int64_t first_unit = 0;      // of this feature, counting all warps' units of the launch
 };
 
 template <typename T>
@@ -50,7 +50,7 @@ struct LaunchArgs {
   FeatureArgs features[tuning::kFeaturesALaunch];
 
   // The feature that item number `item` belongs to; `first` is first_id or first_unit.
-  __device__ __forceinline__ const FeatureArgs& find(std::int64_t FeatureArgs::*first,
+  __device__ __forceinline__ const FeatureArgs& find(std::int64_t FeatureArgs::* first,
                                                      std::int64_t item) const {
     int low = 0, high = count;
     while (high - low > 1) {

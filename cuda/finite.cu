@@ -31,7 +31,8 @@ __device__ bool piece_is_finite(const Values& values, std::int64_t piece) {
   const T* data = static_cast<const T*>(values.data);
   const std::int64_t begin = piece * kElements;
   bool finite = true;
-  if (begin + kElements <= values.count && reinterpret_cast<std::uintptr_t>(data) % kPieceBytes == 0) {
+  if (begin + kElements <= values.count &&
+      reinterpret_cast<std::uintptr_t>(data) % kPieceBytes == 0) {
     union {
       uint4 words;
       T elements[kElements];
@@ -62,10 +63,12 @@ __global__ void __launch_bounds__(tuning::kBlock)
 }
 
 template <int V>
-__device__ bool bag_is_finite(const FeatureArgs& feature, const Tile& tile, std::int64_t bag, float bound) {
+__device__ bool bag_is_finite(const FeatureArgs& feature, const Tile& tile, std::int64_t bag,
+                              float bound) {
   bool finite = true;
   for (std::int64_t c = tile.lane * V; c < feature.width; c += tile.lanes * V) {
-    const Vec<V> g = load_as<V>(feature.columns.type, feature.columns.data, bag * feature.width + c);
+    const Vec<V> g =
+        load_as<V>(feature.columns.type, feature.columns.data, bag * feature.width + c);
     for (int i = 0; i < V; ++i) finite = finite && g.x[i] <= bound && g.x[i] >= -bound;
   }
   return finite;
@@ -101,8 +104,8 @@ Status all_finite(Context& context, const std::vector<Values>& values, bool* fin
     }
     // Each thread looks at several pieces: a launch of millions of blocks would cost more.
     const std::int64_t threads = std::min(args.pieces, std::int64_t{tuning::kBusyWarps} * kWarp);
-    SOK_RETURN_IF_ERROR(launch(context, "all_finite", all_finite_kernel, threads, tuning::kBlock,
-                               args, finite));
+    SOK_RETURN_IF_ERROR(
+        launch(context, "all_finite", all_finite_kernel, threads, tuning::kBlock, args, finite));
   }
   return {};
 }

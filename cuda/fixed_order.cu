@@ -1,9 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/fixed_order.cuh"
-
 #include <cub/device/device_radix_sort.cuh>
 
+#include "cuda/fixed_order.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/merge.cuh"
 #include "cuda/tuning.h"
@@ -50,8 +49,8 @@ Status sort_by_position(Context& context, std::uint32_t* positions, std::int64_t
   std::uint32_t *sorted = nullptr, *counted = nullptr;
   char* scratch = nullptr;
   std::size_t bytes = 0;
-  SOK_CUDA_RETURN_IF_ERROR(cub::DeviceRadixSort::SortPairs(nullptr, bytes, positions, sorted, counted,
-                                                           numbers, count, 0, 32));
+  SOK_CUDA_RETURN_IF_ERROR(cub::DeviceRadixSort::SortPairs(nullptr, bytes, positions, sorted,
+                                                           counted, numbers, count, 0, 32));
   arena.ask(count, &sorted);
   arena.ask(count, &counted);
   arena.ask(static_cast<std::int64_t>(bytes), &scratch);

@@ -1,8 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order of the batch, where atomic operations have ranked the ids of a row in an order that differs
-// from run to run.
+// The order of the batch, where atomic operations have ranked the ids of a row in an order that
+// differs from run to run.
 #ifndef SOK_CUDA_FIXED_ORDER_CUH_
 #define SOK_CUDA_FIXED_ORDER_CUH_
 
@@ -14,7 +14,8 @@
 namespace sok::cuda {
 
 // What the ids of a batch are sorted by: the place where their row's segment begins, then their own
-// position. Segments fill the places without gaps, so an id's position among the sorted is its place.
+// position. Segments fill the places without gaps, so an id's position among the sorted is its
+// place.
 constexpr unsigned long long kNotOrdered = ~0ULL;
 __device__ inline unsigned long long in_order(std::uint32_t segment, std::int64_t position) {
   return static_cast<unsigned long long>(segment) << 32 | static_cast<std::uint32_t>(position);
@@ -30,7 +31,8 @@ struct Order {
   Status ask(std::int64_t ids, Arena* arena);
 };
 
-// Sorts, and gives each ordered id its rank in its segment: how many of its ids come earlier in the batch.
+// Sorts, and gives each ordered id its rank in its segment: how many of its ids come earlier in the
+// batch.
 Status rank_in_order(Context& context, Order& order, std::int64_t ids, std::uint32_t* ranks);
 
 // The numbers 0 .. count - 1 in the order of their `positions`, which are all different.

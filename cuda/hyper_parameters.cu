@@ -6,7 +6,8 @@
 namespace sok::cuda {
 namespace {
 
-__global__ void hyper_parameters_kernel(const __grid_constant__ HyperParameters parameters, float* out) {
+__global__ void hyper_parameters_kernel(const __grid_constant__ HyperParameters parameters,
+                                        float* out) {
   const auto i = static_cast<int>(threadIdx.x);
   if (i < parameters.count) out[i] = parameters[i];
 }

@@ -25,7 +25,8 @@ constexpr std::int64_t kMostBlocks = 1 << 20;
 
 inline thread_local std::int64_t launched_by_this_thread = 0;
 
-// Launches `blocks` blocks of `block` threads with `shared` bytes of shared memory. No blocks, no launch.
+// Launches `blocks` blocks of `block` threads with `shared` bytes of shared memory. No blocks, no
+// launch.
 template <typename... Params, typename... Args>
 Status launch_blocks(Context& context, const char* name, void (*kernel)(Params...),
                      std::int64_t blocks, int block, std::size_t shared, Args&&... args) {

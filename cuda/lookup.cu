@@ -1,9 +1,10 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward: a tile of lanes, as many as a row has vectors, walks a few bags. Its lanes first find the
-// rows of as many ids, one each, then read those rows together, several at a time, and add them up in
-// registers; a bag that ends is scaled and written. The rows of a bag are never stored in between.
+// Forward: a tile of lanes, as many as a row has vectors, walks a few bags. Its lanes first find
+// the rows of as many ids, one each, then read those rows together, several at a time, and add them
+// up in registers; a bag that ends is scaled and written. The rows of a bag are never stored in
+// between.
 #include <map>
 
 #include "cuda/launch.cuh"
@@ -16,8 +17,8 @@
 namespace sok::cuda {
 namespace {
 
-// Looks at the row splits of these bags, each lane of the tile at some. Whatever they say, no loop reads
-// outside of the ids (Bags::inside).
+// Looks at the row splits of these bags, each lane of the tile at some. Whatever they say, no loop
+// reads outside of the ids (Bags::inside).
 __device__ void check_splits(const FeatureArgs& feature, const Tile& tile, std::int64_t first_bag,
                              std::int64_t last_bag) {
   const Bags& bags = feature.bags;
@@ -44,7 +45,8 @@ __device__ __forceinline__ Vec<V> read_columns(const FeatureArgs& feature, Row r
 
 // What a row is multiplied with so that it is no longer than max_norm.
 template <typename T, int V>
-__device__ __noinline__ float norm_scale(const FeatureArgs& feature, const Tile& tile, Row row, std::int64_t i) {
+__device__ __noinline__ float norm_scale(const FeatureArgs& feature, const Tile& tile, Row row,
+                                         std::int64_t i) {
   float square = 0;
   for (std::int64_t c = tile.lane * V; c < feature.width; c += tile.lanes * V) {
     const Vec<V> v = read_columns<T, V>(feature, row, i, c);
@@ -194,11 +196,12 @@ __global__ void __launch_bounds__(tuning::kBlock, K == 1 ? 4 : 2)
   }
 }
 
-// One tile a bag: the dot products of the output's gradient with each row, then the weights' gradients.
+// One tile a bag: the dot products of the output's gradient with each row, then the weights'
+// gradients.
 template <typename T, int V>
 __global__ void __launch_bounds__(tuning::kBlock)
-    weight_gradients_kernel(const __grid_constant__ FeatureArgs feature, const float* output_gradient,
-                            float* gradients) {
+    weight_gradients_kernel(const __grid_constant__ FeatureArgs feature,
+                            const float* output_gradient, float* gradients) {
   const Bags& bags = feature.bags;
   const Tile tile(feature.lanes);
   const std::int64_t first = thread_index() / 32 * tile.tiles + tile.number;
@@ -231,8 +234,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-// What decides which kernel a feature needs: the rows' type, vectors of V columns, K of them a lane,
-// and how much there is to do.
+// What decides which kernel a feature needs: the rows' type, vectors of V columns, K of them a
+// lane, and how much there is to do.
 struct Shape {
   RowType type = RowType::kFloat32;
   int v = 1, k = 1;
@@ -259,9 +262,8 @@ Status shape_of(const LookupFeature& feature, Shape* shape) {
   if (feature.output.type == config.row_type &&
       suits_bulk_copy(config.dimension * row_type_bytes(config.row_type), feature.output.data)) {
     CopyLimits limits;
-    SOK_RETURN_IF_ERROR(with_row_type(config.row_type, [&](auto type) {
-      return copy_limits<decltype(type)>(&limits);
-    }));
+    SOK_RETURN_IF_ERROR(with_row_type(
+        config.row_type, [&](auto type) { return copy_limits<decltype(type)>(&limits); }));
     if (limits.usable) *shape = {config.row_type, 4, 1, Work::kBulkCopy};
   }
   return {};
@@ -289,7 +291,8 @@ Status describe(Context& context, const LookupFeature& feature, int lanes, Featu
   return {};
 }
 
-// Bags for each tile: enough that every lane finds an id, but not so many that some of these warps stay idle.
+// Bags for each tile: enough that every lane finds an id, but not so many that some of these warps
+// stay idle.
 void share_out(std::int64_t warps, std::vector<FeatureArgs>* features) {
   std::int64_t tiles = 0;
   for (const FeatureArgs& f : *features) tiles += f.bags.bags * f.lanes / 32;
@@ -375,9 +378,8 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
               &group.second);
     SOK_RETURN_IF_ERROR(for_each_launch(group.second, [&](const auto& args) {
       if (shape.work == Work::kBulkCopy) {
-        return with_row_type(shape.type, [&](auto type) {
-          return launch_copies<decltype(type)>(context, args);
-        });
+        return with_row_type(
+            shape.type, [&](auto type) { return launch_copies<decltype(type)>(context, args); });
       }
       return with_shape(shape, [&](auto type, auto v, auto k, auto work) {
         return launch(context, "lookup", lookup_kernel<decltype(type), v(), k(), work()>,
@@ -393,8 +395,9 @@ Status weight_gradients(Context& context, const LookupFeature& feature,
   const TableConfig& config = feature.table->config();
   const int v = config.dimension % 4 == 0 ? 4 : 1;
   FeatureArgs args;
-  SOK_RETURN_IF_ERROR(describe(
-      context, feature, lanes_of({config.row_type, v, 1, Work::kGeneral}, config.dimension), &args));
+  SOK_RETURN_IF_ERROR(describe(context, feature,
+                               lanes_of({config.row_type, v, 1, Work::kGeneral}, config.dimension),
+                               &args));
   const std::int64_t threads = feature.bags.bags * args.lanes;
   return with_row_type(config.row_type, [&](auto type) {
     using T = decltype(type);

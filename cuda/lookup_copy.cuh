@@ -1,9 +1,9 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forward of features with one id a bag whose rows need no arithmetic: a warp finds 32 rows, and the copy
-// engine takes them through shared memory to the output, where they lie side by side. A warp's shared memory is a
-// ring of stages: while some are read, others are written out.
+// Forward of features with one id a bag whose rows need no arithmetic: a warp finds 32 rows, and
+// the copy engine takes them through shared memory to the output, where they lie side by side. A
+// warp's shared memory is a ring of stages: while some are read, others are written out.
 #ifndef SOK_CUDA_LOOKUP_COPY_CUH_
 #define SOK_CUDA_LOOKUP_COPY_CUH_
 
@@ -69,7 +69,8 @@ class CopyRing {
     const std::uint32_t stage = written_ % kStages;
     bulk::wait(barriers_ + stage, written_ / kStages & 1);
     if (leader_) {
-      bulk::write_out(writes_[stage].to, stages_ + stage * tuning::kCopyStage, writes_[stage].bytes);
+      bulk::write_out(writes_[stage].to, stages_ + stage * tuning::kCopyStage,
+                      writes_[stage].bytes);
     }
     ++written_;
   }
@@ -90,7 +91,8 @@ __device__ void copy_rows_in_bulk(const FeatureArgs& feature, std::int64_t first
   const bool mine = i < last;
   Row row = kNoRow;
   if (mine) {
-    row = feature.rows != nullptr ? feature.rows[i] : find_row(*feature.table, feature.bags.ids[i], i);
+    row = feature.rows != nullptr ? feature.rows[i]
+                                  : find_row(*feature.table, feature.bags.ids[i], i);
   }
   const auto row_bytes = static_cast<std::uint32_t>(feature.width * sizeof(T));
   const int together = static_cast<int>(tuning::kCopyStage / row_bytes);
@@ -107,7 +109,8 @@ __device__ void copy_rows_in_bulk(const FeatureArgs& feature, std::int64_t first
         const int at = __ffs(static_cast<int>(missing)) - 1;
         T* to = reinterpret_cast<T*>(stage + (at - begin) * row_bytes);
         for (std::int64_t c = lane * 4; c < feature.width; c += 32 * 4) {
-          store<T, 4>(to + c, default_columns<T, 4>(*feature.table, feature.bags.ids[first + at], c));
+          store<T, 4>(to + c,
+                      default_columns<T, 4>(*feature.table, feature.bags.ids[first + at], c));
         }
       }
       bulk::publish_stores();
@@ -115,7 +118,8 @@ __device__ void copy_rows_in_bulk(const FeatureArgs& feature, std::int64_t first
     bulk::Barrier* barrier =
         ring->expect(read, {out + static_cast<std::int64_t>(begin) * row_bytes, bytes});
     if (here && row != kNoRow) {
-      bulk::read(stage + (lane - begin) * row_bytes, row_pointer<T>(feature, row), row_bytes, barrier);
+      bulk::read(stage + (lane - begin) * row_bytes, row_pointer<T>(feature, row), row_bytes,
+                 barrier);
     }
   }
 }
@@ -133,7 +137,8 @@ __global__ void __launch_bounds__(tuning::kCopyWarps * 32, tuning::kCopyBlocks)
   }
   __syncthreads();
   const int warp = threadIdx.x / 32;
-  CopyRing ring(stages + warp * CopyRing::kStages * tuning::kCopyStage, barriers[warp], writes[warp]);
+  CopyRing ring(stages + warp * CopyRing::kStages * tuning::kCopyStage, barriers[warp],
+                writes[warp]);
   const std::int64_t warps = thread_count() / 32;
   for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_unit, unit);
@@ -142,7 +147,8 @@ __global__ void __launch_bounds__(tuning::kCopyWarps * 32, tuning::kCopyBlocks)
     }
     const std::int64_t first = (unit - feature.first_unit) * feature.bags_per_tile;
     const std::int64_t past = first + feature.bags_per_tile;
-    copy_rows_in_bulk<T>(feature, first, past < feature.bags.bags ? past : feature.bags.bags, &ring);
+    copy_rows_in_bulk<T>(feature, first, past < feature.bags.bags ? past : feature.bags.bags,
+                         &ring);
   }
   ring.finish();
 #endif
@@ -170,14 +176,15 @@ Status copy_limits(CopyLimits* limits) {
   }
   cudaFuncAttributes code;
   SOK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&code, copy_kernel<T>));
-  SOK_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(&limits->multiprocessors,
-                                                  cudaDevAttrMultiProcessorCount, device));
+  SOK_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&limits->multiprocessors, cudaDevAttrMultiProcessorCount, device));
   int shared = 0;
   SOK_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  // Not the device's capability: what was built for an older one runs on it too, with an empty kernel. And not
-  // every later device has a Hopper's shared memory.
-  limits->usable = code.ptxVersion >= 90 && static_cast<std::size_t>(shared) >= kCopyShared + code.sharedSizeBytes;
+  // Not the device's capability: what was built for an older one runs on it too, with an empty
+  // kernel. And not every later device has a Hopper's shared memory.
+  limits->usable = code.ptxVersion >= 90 &&
+                   static_cast<std::size_t>(shared) >= kCopyShared + code.sharedSizeBytes;
   if (limits->usable) {
     SOK_CUDA_RETURN_IF_ERROR(cudaFuncSetAttribute(
         copy_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kCopyShared));

@@ -3,8 +3,8 @@
 //
 // Merge: a counting sort of the batch's ids by row, and a sum over each row's segment.
 //
-//   number    every id gets its row's number and its rank among the ids of that row; the first of a row
-//             registers it as a key
+//   number    every id gets its row's number and its rank among the ids of that row; the first of a
+//             row registers it as a key
 //   segment   every key's count becomes a place in the sorted order
 //   scatter   every id puts the address of its bag's gradient, and its coefficient, into its place
 //   reduce    a tile a key adds up the segment in registers and writes the sum once
@@ -25,17 +25,17 @@ namespace {
 
 // Scratch of one merge, for all ids of all features.
 struct MergeScratch {
-  IndexRef index;                   // of a hash table's keys
-  std::uint32_t* tags;              // by number: how many ids, then the segment's place
-  Row* numbers;                     // by id
-  std::uint32_t* ranks;             // by id
-  Key* keys;                        // by key: in the order of registration
-  Row* key_numbers;                 // by key, of a static table
-  uint2* segments;                  // by key: place and count
+  IndexRef index;        // of a hash table's keys
+  std::uint32_t* tags;   // by number: how many ids, then the segment's place
+  Row* numbers;          // by id
+  std::uint32_t* ranks;  // by id
+  Key* keys;             // by key: in the order of registration
+  Row* key_numbers;      // by key, of a static table
+  uint2* segments;       // by key: place and count
   unsigned long long* key_count;
-  unsigned long long* placed;       // ids that have a segment
-  const void** sources;             // by place: a bag's gradient
-  float* coefficients;              // by place; null: all are 1
+  unsigned long long* placed;  // ids that have a segment
+  const void** sources;        // by place: a bag's gradient
+  float* coefficients;         // by place; null: all are 1
 };
 
 __global__ void number_kernel(const __grid_constant__ LaunchArgs args, MergeScratch scratch,
@@ -77,12 +77,14 @@ __global__ void __launch_bounds__(tuning::kBlock)
   const auto keys = static_cast<std::int64_t>(*scratch.key_count);
   const std::int64_t padded = (most + blockDim.x - 1) / blockDim.x * blockDim.x;
   for (std::int64_t k = thread_index(); k < padded; k += thread_count()) {
-    const Row number =
-        k >= keys ? kNoRow : is_static ? scratch.key_numbers[k] : static_cast<Row>(k);
+    const Row number = k >= keys   ? kNoRow
+                       : is_static ? scratch.key_numbers[k]
+                                   : static_cast<Row>(k);
     const std::uint32_t count = number == kNoRow ? 0 : scratch.tags[number];
     std::uint32_t before = 0, total = 0;
     Scan(storage).ExclusiveSum(count, before, total);
-    if (threadIdx.x == 0) block_place = atomicAdd(scratch.placed, static_cast<unsigned long long>(total));
+    if (threadIdx.x == 0)
+      block_place = atomicAdd(scratch.placed, static_cast<unsigned long long>(total));
     __syncthreads();
     if (number != kNoRow) {
       const auto place = static_cast<std::uint32_t>(block_place + before);
@@ -154,7 +156,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
     for (std::int64_t c = tile.lane * V; c < width; c += lanes * V) {
       Vec<V> total{};
       for (std::uint32_t j = 0; j < segment.y; ++j) {
-        const float w = scratch.coefficients == nullptr ? 1.0f : scratch.coefficients[segment.x + j];
+        const float w =
+            scratch.coefficients == nullptr ? 1.0f : scratch.coefficients[segment.x + j];
         if (w == 0.0f) continue;
         const Vec<V> g = load_as<V>(type, scratch.sources[segment.x + j], c);
         for (int i = 0; i < V; ++i) total.x[i] += w * g.x[i];
@@ -204,8 +207,8 @@ Status rank_ids(Context& context, const MergeScratch& scratch, Order& order, std
   return rank_in_order(context, order, ids, scratch.ranks);
 }
 
-Status order_keys(Context& context, MergeScratch* scratch, Arena* arena,
-                  std::int64_t keys, const std::uint32_t* first_positions) {
+Status order_keys(Context& context, MergeScratch* scratch, Arena* arena, std::int64_t keys,
+                  const std::uint32_t* first_positions) {
   std::uint32_t *positions = nullptr, *numbers = nullptr;
   Key* ordered_keys = nullptr;
   uint2* ordered_segments = nullptr;
@@ -243,7 +246,8 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
     plain = plain && feature.bags.combiner == Combiner::kSum && feature.bags.weights == nullptr;
     if (feature.bags.ids_count() > 0) described.push_back(args);
   }
-  if (ids > 0xffffffffLL) return invalid_argument("Merge: ", ids, " ids in one batch, at most 2^32 - 1");
+  if (ids > 0xffffffffLL)
+    return invalid_argument("Merge: ", ids, " ids in one batch, at most 2^32 - 1");
 
   cudaStream_t stream = stream_of(context);
   Arena arena(context);
@@ -283,8 +287,8 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   if (is_static) guard.add(table);
   std::int64_t first_id = 0;
   SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
-    const Status status = launch(context, "number", number_kernel, args.ids, tuning::kBlock, args,
-                                 scratch, first_id);
+    const Status status =
+        launch(context, "number", number_kernel, args.ids, tuning::kBlock, args, scratch, first_id);
     first_id += args.ids;
     return status;
   }));
@@ -312,7 +316,8 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   float* gradients = nullptr;
   SOK_RETURN_IF_ERROR(allocate(keys, &out_keys, &gradients));
   if (is_static) {
-    SOK_RETURN_IF_ERROR(launch(context, "reset", reset_kernel, keys, tuning::kBlock, scratch, keys));
+    SOK_RETURN_IF_ERROR(
+        launch(context, "reset", reset_kernel, keys, tuning::kBlock, scratch, keys));
   }
   guard.done();
   if (keys == 0) return table->check_offending(context);

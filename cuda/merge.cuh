@@ -39,7 +39,8 @@ class Arena {
   template <typename T>
   void ask(std::int64_t count, T** array) {
     asked_.push_back({bytes_, [array](void* memory) { *array = static_cast<T*>(memory); }});
-    const std::size_t bytes = static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(T);
+    const std::size_t bytes =
+        static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(T);
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   Status allocate(const char* stage) {

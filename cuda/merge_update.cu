@@ -1,24 +1,23 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merge and update in one pass, for all tables: where nothing looks at the gradients of rows, they are
-// summed in registers and go straight into the optimizer. No summed gradient is stored, and the host
-// waits for nothing.
+// Merge and update in one pass, for all tables: where nothing looks at the gradients of rows, they
+// are summed in registers and go straight into the optimizer. No summed gradient is stored, and the
+// host waits for nothing.
 //
 //   collect   every id finds its row (a new one is inserted) and its rank among the row's ids
 //   segment   the count of every row with several ids becomes a place; long segments are cut
-//   singles   every id that is alone with its row updates it; every other id puts the address of its
-//             bag's gradient into its place
+//   singles   every id that is alone with its row updates it; every other id puts the address of
+//             its bag's gradient into its place
 //   partial   the pieces of long segments are summed, a tile a piece
 //   segments  a tile a row: the sum of its segment, or of its pieces, then the optimizer
-#include "cuda/merge_update.cuh"
-
 #include <cub/block/block_scan.cuh>
 #include <map>
 
 #include "cuda/fixed_order.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/merge.cuh"
+#include "cuda/merge_update.cuh"
 #include "cuda/resolve_features.cuh"
 #include "cuda/stages.h"
 
@@ -61,7 +60,8 @@ __device__ void cut(const Scratch& scratch, Segment* segment) {
 
 // The id that came first to a row, of rank 0, speaks for the row.
 __global__ void __launch_bounds__(tuning::kBlock)
-    segment_kernel(const __grid_constant__ LaunchArgs args, Scratch scratch, std::int64_t first_id) {
+    segment_kernel(const __grid_constant__ LaunchArgs args, Scratch scratch,
+                   std::int64_t first_id) {
   constexpr int kItems = 4;  // ids a thread: a quarter of the atomic operations on one counter
   using Scan = cub::BlockScan<unsigned long long, tuning::kBlock>;
   __shared__ typename Scan::TempStorage storage;
@@ -157,7 +157,8 @@ Status for_each_piece(const std::vector<FeatureArgs>& features, F&& f) {
 // What can fail for want of memory.
 Status prepare(Context& context, const Kind& kind, Group* group) {
   const std::int64_t ids = group->ids;
-  if (ids >= 0xffffffffLL) return invalid_argument("Update: ", ids, " ids in one batch, fewer than 2^32 - 1");
+  if (ids >= 0xffffffffLL)
+    return invalid_argument("Update: ", ids, " ids in one batch, fewer than 2^32 - 1");
   group->pieces = 2 * ids / tuning::kPiece + 2;
   Arena& arena = group->arena;
   Scratch& scratch = group->scratch;
@@ -193,10 +194,11 @@ Status run(Context& context, const Kind& kind, Group& group) {
                   scratch, first_id);
   }));
   if (group.order.order != nullptr) {
-    SOK_RETURN_IF_ERROR(for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
-      return launch(context, "order", order_kernel, args.ids, tuning::kBlock, args, scratch, first_id,
-                    group.order.order);
-    }));
+    SOK_RETURN_IF_ERROR(
+        for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
+          return launch(context, "order", order_kernel, args.ids, tuning::kBlock, args, scratch,
+                        first_id, group.order.order);
+        }));
     SOK_RETURN_IF_ERROR(rank_in_order(context, group.order, group.ids, scratch.ranks));
   }
   SOK_RETURN_IF_ERROR(
@@ -262,8 +264,8 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
       group.features.push_back(described);
       group.ids += feature.bags.ids_count();
       group.widest = std::max(group.widest, width);
-      group.plain = group.plain && feature.bags.combiner == Combiner::kSum &&
-                    feature.bags.weights == nullptr;
+      group.plain =
+          group.plain && feature.bags.combiner == Combiner::kSum && feature.bags.weights == nullptr;
     }
   }
   // All memory before the first row changes.

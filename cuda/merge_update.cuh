@@ -19,7 +19,7 @@ constexpr std::uint32_t kSingle = 0xffffffffu;
 struct Segment {
   Row row;
   std::uint32_t table;
-  std::uint32_t place;        // of its first contribution
+  std::uint32_t place;  // of its first contribution
   std::uint32_t count;
   std::uint32_t first_piece;  // if it has more than tuning::kPiece
 };
@@ -47,7 +47,7 @@ struct Scratch {
   const void** sources;  // by place: a bag's gradient
   float* coefficients;   // by place; null: all are 1
   Piece* pieces;
-  float* partials;       // by piece, [width of the widest table]
+  float* partials;  // by piece, [width of the widest table]
   std::int64_t partial_width;
   RowType gradient_type;
 };
@@ -59,11 +59,12 @@ struct Tables {
   UpdateArgs tables[tuning::kFeaturesALaunch];
 };
 
-// What decides about the kernels: optimizer, type of rows, of gradients, vectors of 4, lanes a tile.
+// What decides about the kernels: optimizer, type of rows, of gradients, vectors of 4, lanes a
+// tile.
 using Kind = std::tuple<OptimizerId, RowType, RowType, bool, int>;
 
-// apply.cu: places the contributions to segments and updates the other rows, then sums the segments and
-// updates theirs.
+// apply.cu: places the contributions to segments and updates the other rows, then sums the segments
+// and updates theirs.
 Status apply(Context& context, const Kind& kind, const std::vector<FeatureArgs>& features,
              const Tables& tables, const Scratch& scratch, std::int64_t ids, std::int64_t pieces);
 

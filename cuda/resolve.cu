@@ -1,8 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/resolve.cuh"
-
 #include "cuda/launch.cuh"
+#include "cuda/resolve.cuh"
 #include "cuda/resolve_features.cuh"
 #include "cuda/stages.h"
 
@@ -48,13 +47,13 @@ Status ScratchIndex::create(Context& context, std::int64_t keys, ScratchIndex* s
   scratch->slots = context.allocate(bytes * sizeof(Slot));
   scratch->count = context.allocate(sizeof(unsigned long long));
   if (!scratch->control.data || !scratch->slots.data || !scratch->count.data) {
-    return resource_exhausted("no device memory to number ", keys, " ids: ",
-                              bytes * (1 + sizeof(Slot)), " bytes asked for");
+    return resource_exhausted("no device memory to number ", keys,
+                              " ids: ", bytes * (1 + sizeof(Slot)), " bytes asked for");
   }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(scratch->control.data, static_cast<int>(kEmptyByte),
                                            bytes, stream_of(context)));
-  SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(scratch->count.data, 0, sizeof(unsigned long long),
-                                           stream_of(context)));
+  SOK_CUDA_RETURN_IF_ERROR(
+      cudaMemsetAsync(scratch->count.data, 0, sizeof(unsigned long long), stream_of(context)));
   scratch->index.control = scratch->control.as<std::uint64_t>();
   scratch->index.slots = scratch->slots.as<Slot>();
   scratch->index.groups = groups;
@@ -73,8 +72,7 @@ Status reserve(Context& context, Table* table, const std::vector<IdSpan>& spans)
   std::int64_t ids = 0;
   for (const IdSpan& span : spans) ids += span.count;
   const Status bound = table->reserve(context, ids);
-  if (bound.ok() || table->config().max_capacity == 0 ||
-      bound.code() != Code::kResourceExhausted) {
+  if (bound.ok() || table->config().max_capacity == 0 || bound.code() != Code::kResourceExhausted) {
     return bound;
   }
   // The batch would not fit if all of its ids were new: count those that are.

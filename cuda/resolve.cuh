@@ -30,7 +30,8 @@ __device__ __forceinline__ Row static_row(const TableView& table, Key id, std::i
   if (table.out_of_range == OutOfRange::kClip && table.rows > 0) {
     return id < 0 ? 0 : static_cast<Row>(table.rows - 1);
   }
-  if (table.out_of_range == OutOfRange::kError) record_offending(table, {id, position, 0, 0, -1, 0});
+  if (table.out_of_range == OutOfRange::kError)
+    record_offending(table, {id, position, 0, 0, -1, 0});
   return kNoRow;
 }
 
@@ -39,8 +40,8 @@ __device__ __forceinline__ Row find_row(const TableView& table, Key id, std::int
   return table.index.find(id, table.index.hash(id));
 }
 
-// One number for each caller; threads of a warp that arrive together at one counter share one atomic
-// operation.
+// One number for each caller; threads of a warp that arrive together at one counter share one
+// atomic operation.
 __device__ __forceinline__ std::int64_t take_number(unsigned long long* counter) {
   const unsigned together =
       __match_any_sync(__activemask(), reinterpret_cast<unsigned long long>(counter));
@@ -59,13 +60,12 @@ __device__ __forceinline__ FoundOrInserted insert_row(const TableView& table, Ke
                                                       std::int64_t position) {
   if (table.is_static()) return {static_row(table, id, position), false};
   const std::uint64_t hash = table.index.hash(id);
-  // Nearly all ids are there: look without ordering first. What this misses because it is just being
-  // inserted, the ordered search below finds.
+  // Nearly all ids are there: look without ordering first. What this misses because it is just
+  // being inserted, the ordered search below finds.
   const Row row = table.index.find(id, hash);
   if (row != kNoRow) return {row, false};
-  return table.index.find_or_insert(id, hash, [&] {
-    return table.source.row(take_number(table.source.taken));
-  });
+  return table.index.find_or_insert(
+      id, hash, [&] { return table.source.row(take_number(table.source.taken)); });
 }
 
 template <typename T>
@@ -83,7 +83,8 @@ __device__ void initialize_values(const TableView& table, const Tile& tile, Key 
 }
 
 // Initialises the rows that lanes of this warp inserted, a tile a row. The whole warp must call it.
-__device__ inline void initialize_inserted(const TableView& table, bool inserted, Key key, Row row) {
+__device__ inline void initialize_inserted(const TableView& table, bool inserted, Key key,
+                                           Row row) {
   unsigned left = __ballot_sync(0xffffffffu, inserted);
   if (left == 0) return;
   const Tile tile(lanes_for(table.width, 4));
@@ -113,15 +114,16 @@ __device__ inline void initialize_inserted(const TableView& table, bool inserted
 // Columns [column, column + V) of the row that an id without a row reads.
 // Seldom called: kept out of line, so that it costs the common path no registers.
 template <typename T, int V>
-__device__ __noinline__ Vec<V> default_columns(const TableView& table, Key key, std::int64_t column) {
+__device__ __noinline__ Vec<V> default_columns(const TableView& table, Key key,
+                                               std::int64_t column) {
   Vec<V> v{};
   if (table.default_row == DefaultRow::kZeros) return v;
   for (int i = 0; i < V; ++i) {
     const std::int64_t c = column + i;
-    v.x[i] = table.default_row == DefaultRow::kVector
-                 ? table.default_vector[c]
-                 : to_float(from_float<T>(
-                       table.initializer.value(key, static_cast<std::uint32_t>(c))));
+    v.x[i] =
+        table.default_row == DefaultRow::kVector
+            ? table.default_vector[c]
+            : to_float(from_float<T>(table.initializer.value(key, static_cast<std::uint32_t>(c))));
   }
   return v;
 }

@@ -34,7 +34,8 @@ __device__ inline void initialize_inserted_of_any_table(const TableView* table, 
   }
 }
 
-// Gives every id of every feature its row, inserting new ones, and fills new rows: one thread an id.
+// Gives every id of every feature its row, inserting new ones, and fills new rows: one thread an
+// id.
 static __global__ void __launch_bounds__(tuning::kBlock)
     insert_features_kernel(const __grid_constant__ LaunchArgs args) {
   const std::int64_t padded = (args.ids + 31) / 32 * 32;

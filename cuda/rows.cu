@@ -27,8 +27,7 @@ template <typename F>
 Status with_plane(const Table& table, int plane, F&& f) {
   const TableView view = table.view();
   if (plane > 0) return f(view.states[plane - 1].plane(view.shape));
-  return with_row_type(view.row_type,
-                       [&](auto type) { return f(view.values<decltype(type)>()); });
+  return with_row_type(view.row_type, [&](auto type) { return f(view.values<decltype(type)>()); });
 }
 
 }  // namespace
@@ -63,8 +62,9 @@ Status read_plane(Context& context, const Table& table, int plane, const Row* ro
 Status write_plane(Context& context, const Table& table, int plane, const Row* rows,
                    std::int64_t count, const float* values) {
   return with_plane(table, plane, [&](auto ref) {
-    return launch(context, "write_plane", write_kernel<std::remove_reference_t<decltype(*ref.slab0)>>,
-                  count * ref.width, kBlock, ref, rows, count, values);
+    return launch(context, "write_plane",
+                  write_kernel<std::remove_reference_t<decltype(*ref.slab0)>>, count * ref.width,
+                  kBlock, ref, rows, count, values);
   });
 }
 

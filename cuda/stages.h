@@ -1,8 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of one rank on a GPU; the contracts are those of cc_ops/cpu/stages.h. All pointers are to
-// device memory. Each stage has a .cu file of its name.
+// The stages of one rank on a GPU; the contracts are those of cc_ops/cpu/stages.h. All pointers are
+// to device memory. Each stage has a .cu file of its name.
 #ifndef SOK_CUDA_STAGES_H_
 #define SOK_CUDA_STAGES_H_
 
@@ -18,7 +18,8 @@
 
 namespace sok::cuda {
 
-// lookup.cu ----------------------------------------------------------------------------------------
+// lookup.cu
+// ----------------------------------------------------------------------------------------
 
 struct LookupFeature {
   Table* table = nullptr;
@@ -33,7 +34,8 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
 Status weight_gradients(Context& context, const LookupFeature& feature,
                         const float* output_gradient, float* gradients);
 
-// resolve.cu ---------------------------------------------------------------------------------------
+// resolve.cu
+// ---------------------------------------------------------------------------------------
 
 // Rows of ids; with `insert`, new ids get one, with its initial values. `rows` need not be given.
 Status resolve(Context& context, Table* table, const Key* ids, std::int64_t count, bool insert,
@@ -46,22 +48,25 @@ struct IdSpan {
 };
 Status reserve(Context& context, Table* table, const std::vector<IdSpan>& spans);
 
-// merge.cu -----------------------------------------------------------------------------------------
+// merge.cu
+// -----------------------------------------------------------------------------------------
 
 struct MergeFeature {
   Bags bags;
   Columns gradient;
 };
 
-// Gradients of bags to one summed gradient a different key. `allocate` is called once, with the number
-// of keys, after the stage's one synchronisation.
-Status merge(Context& context, Table* table, const std::vector<MergeFeature>& features,
-             const std::function<Status(std::int64_t count, Key** keys, float** gradients)>& allocate);
+// Gradients of bags to one summed gradient a different key. `allocate` is called once, with the
+// number of keys, after the stage's one synchronisation.
+Status merge(
+    Context& context, Table* table, const std::vector<MergeFeature>& features,
+    const std::function<Status(std::int64_t count, Key** keys, float** gradients)>& allocate);
 
 Status max_norm_gradients(Context& context, Table* table, const Key* keys, std::int64_t count,
                           float max_norm, float* gradients);
 
-// update.cu ----------------------------------------------------------------------------------------
+// update.cu
+// ----------------------------------------------------------------------------------------
 
 struct TableUpdate {
   Table* table = nullptr;
@@ -84,7 +89,8 @@ struct StepScalars {
 
 Status update(Context& context, std::vector<TableUpdate>& updates, const StepScalars& scalars);
 
-// merge_update.cu ----------------------------------------------------------------------------------
+// merge_update.cu
+// ----------------------------------------------------------------------------------
 
 // `update` says which table and optimizer; its keys and gradients are those of the features.
 struct MergeUpdate {
@@ -97,11 +103,13 @@ struct MergeUpdate {
 Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
                     const StepScalars& scalars);
 
-// hyper_parameters.cu ------------------------------------------------------------------------------
+// hyper_parameters.cu
+// ------------------------------------------------------------------------------
 
 Status hyper_parameters(Context& context, const HyperParameters& parameters, float* out);
 
-// finite.cu ----------------------------------------------------------------------------------------
+// finite.cu
+// ----------------------------------------------------------------------------------------
 
 // These set `*finite`, in device memory.
 Status all_finite(Context& context, const std::vector<Values>& values, bool* finite);
@@ -112,7 +120,8 @@ Status copy(Context& context, void* to, const void* from, std::size_t bytes);
 Status copy_to_host(Context& context, void* to, const void* from, std::size_t bytes);
 Status synchronise(Context& context);
 
-// rows.cu ------------------------------------------------------------------------------------------
+// rows.cu
+// ------------------------------------------------------------------------------------------
 
 Status read_plane(Context& context, const Table& table, int plane, const Row* rows,
                   std::int64_t count, float* out);

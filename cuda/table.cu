@@ -1,11 +1,10 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/table.h"
-
 #include <algorithm>
 
 #include "cc_ops/core/batch.h"
 #include "cuda/launch.cuh"
+#include "cuda/table.h"
 
 namespace sok::cuda {
 namespace {
@@ -106,13 +105,15 @@ Status to_device(Context& context, const T* host, std::size_t count, Buffer* buf
 
 Status zeroed(Context& context, std::size_t bytes, Buffer* buffer) {
   *buffer = context.allocate(bytes);
-  if (buffer->data == nullptr) return resource_exhausted("no device memory: ", bytes, " bytes asked for");
+  if (buffer->data == nullptr)
+    return resource_exhausted("no device memory: ", bytes, " bytes asked for");
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(buffer->data, 0, bytes, stream_of(context)));
   return {};
 }
 
-// Slots start, and end, as no row. A search without ordering that meets a slot whose control byte is seen before
-// its contents then finds nothing, and not a row that the key had before it was erased.
+// Slots start, and end, as no row. A search without ordering that meets a slot whose control byte
+// is seen before its contents then finds nothing, and not a row that the key had before it was
+// erased.
 Status forget_slots(Context& context, const Buffer& slots) {
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(slots.data, 0xff, slots.bytes, stream_of(context)));
   return {};
@@ -121,8 +122,8 @@ Status forget_slots(Context& context, const Buffer& slots) {
 // Copies a device counter to the host: a synchronisation.
 Status read_counter(Context& context, const void* device, std::int64_t* value) {
   unsigned long long read = 0;
-  SOK_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(&read, device, sizeof read, cudaMemcpyDeviceToHost,
-                                           stream_of(context)));
+  SOK_CUDA_RETURN_IF_ERROR(
+      cudaMemcpyAsync(&read, device, sizeof read, cudaMemcpyDeviceToHost, stream_of(context)));
   SOK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_of(context)));
   *value = static_cast<std::int64_t>(read);
   return {};
@@ -143,8 +144,8 @@ Status Table::create(Context& context, TableConfig config, std::unique_ptr<Table
   }
   std::unique_ptr<Table> table(new Table(std::move(config)));
   const TableConfig& c = table->config_;
-  table->shape_ = SlabShape::for_rows(
-      c.is_static() ? std::max<std::int64_t>(rows, 1) : std::max<std::int64_t>(rows, 64));
+  table->shape_ = SlabShape::for_rows(c.is_static() ? std::max<std::int64_t>(rows, 1)
+                                                    : std::max<std::int64_t>(rows, 64));
   Plane values;
   values.spec = {"values", c.dimension, 0};
   values.element_bytes = static_cast<std::size_t>(row_type_bytes(c.row_type));
@@ -171,7 +172,8 @@ Status Table::initialize_static(Context& context) {
     using T = decltype(type);
     return launch(context, "initialize", initialize_kernel<T>,
                   config_.rows * ((config_.dimension + 3) / 4), kBlock, config_.initializer,
-                  config_.id_offset, config_.id_stride, config_.rows, config_.dimension, static_cast<T*>(planes_[0].pointers[0]));
+                  config_.id_offset, config_.id_stride, config_.rows, config_.dimension,
+                  static_cast<T*>(planes_[0].pointers[0]));
   });
 }
 
@@ -344,7 +346,8 @@ Status Table::grow_index(Context& context, std::int64_t keys) {
 
 Status Table::fill_initial(Context& context, const Plane& plane, std::size_t slab) {
   const std::int64_t count =
-      static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(slab))) * plane.spec.width;
+      static_cast<std::int64_t>(shape_.rows_in(static_cast<std::uint32_t>(slab))) *
+      plane.spec.width;
   return launch(context, "fill", fill_kernel, count, kBlock,
                 static_cast<float*>(plane.pointers[slab]), count, plane.spec.initial);
 }
@@ -408,7 +411,8 @@ Status Table::erase(Context& context, const Key* keys, std::int64_t count, std::
   Buffer free_rows = context.allocate(std::max<std::int64_t>(1, free_ + count) * sizeof(Row));
   Buffer counter;
   if (free_rows.data == nullptr) {
-    return no_memory("its list of free rows", static_cast<std::size_t>(free_ + count) * sizeof(Row));
+    return no_memory("its list of free rows",
+                     static_cast<std::size_t>(free_ + count) * sizeof(Row));
   }
   SOK_RETURN_IF_ERROR(zeroed(context, sizeof(unsigned long long), &counter));
   if (free_ > 0) {
@@ -510,10 +514,12 @@ Status Table::attach_planes(Context& context, const std::vector<PlaneSpec>& spec
 }
 
 Status Table::row_tags(Context& context, std::uint32_t** tags) {
-  const std::int64_t rows = std::max<std::int64_t>(1, config_.is_static() ? config_.rows : slab_rows_);
+  const std::int64_t rows =
+      std::max<std::int64_t>(1, config_.is_static() ? config_.rows : slab_rows_);
   if (tag_rows_ < rows) {
     Buffer grown;
-    SOK_RETURN_IF_ERROR(zeroed(context, static_cast<std::size_t>(rows) * sizeof(std::uint32_t), &grown));
+    SOK_RETURN_IF_ERROR(
+        zeroed(context, static_cast<std::size_t>(rows) * sizeof(std::uint32_t), &grown));
     tags_ = std::move(grown);
     tag_rows_ = rows;
   }

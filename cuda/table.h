@@ -18,8 +18,8 @@
 namespace sok::cuda {
 
 // A table in device memory: the same index, planes and slabs as sok::cpu::Table. How many rows it
-// holds is known exactly only on the device; the host keeps an upper bound, and asks the device (one
-// synchronisation) only when that bound passes the capacity.
+// holds is known exactly only on the device; the host keeps an upper bound, and asks the device
+// (one synchronisation) only when that bound passes the capacity.
 class Table {
  public:
   static Status create(Context& context, TableConfig config, std::unique_ptr<Table>* table);
@@ -102,8 +102,8 @@ class Table {
   // As of the last synchronised moment: keys, rows of erased keys, the first row never used.
   std::int64_t live_ = 0, free_ = 0, next_ = 0;
   std::int64_t bound_ = 0;  // at most so many keys are in the index
-  // Rounds of insertions: the last one, the last before the synchronised moment, and the ids of those
-  // whose outcome the device has not reported.
+  // Rounds of insertions: the last one, the last before the synchronised moment, and the ids of
+  // those whose outcome the device has not reported.
   std::uint64_t round_ = 0, settled_round_ = 0;
   std::deque<std::pair<std::uint64_t, std::int64_t>> pending_;
   std::int64_t deleted_ = 0;

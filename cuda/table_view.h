@@ -35,8 +35,8 @@ struct alignas(16) Taken {
   std::uint64_t count;
 };
 
-// Rows are given out by a counter that runs from one synchronised moment to the next: first those of
-// erased keys, from the end of `free_rows`, then fresh ones.
+// Rows are given out by a counter that runs from one synchronised moment to the next: first those
+// of erased keys, from the end of `free_rows`, then fresh ones.
 struct RowSource {
   unsigned long long* taken;
   Taken* report_to;
@@ -53,7 +53,9 @@ struct RowSource {
   // kernel after that round's insertions calls it, from one thread.
   __device__ void report(std::uint64_t round) const {
     const unsigned long long now = *static_cast<volatile unsigned long long*>(taken);
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" : : "l"(report_to), "l"(round), "l"(now));
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(report_to), "l"(round), "l"(now));
   }
 #endif
 };
@@ -65,24 +67,26 @@ struct StateView {
   std::int64_t width;
   float initial;
 
-  SOK_HD PlaneRef<float> plane(const SlabShape& shape) const { return {slab0, slabs, shape, width}; }
+  SOK_HD PlaneRef<float> plane(const SlabShape& shape) const {
+    return {slab0, slabs, shape, width};
+  }
 };
 
 struct TableView {
   IndexRef index;
   RowSource source;
   SlabShape shape;
-  void* slab0;           // of the values
-  void* const* slabs;    // of the values, in device memory
+  void* slab0;         // of the values
+  void* const* slabs;  // of the values, in device memory
   std::int64_t width;
-  std::int64_t rows;     // >= 0: static
+  std::int64_t rows;  // >= 0: static
   OutOfRange out_of_range;
   RowType row_type;
   Initializer initializer;
   DefaultRow default_row;
   const float* default_vector;
-  Offending* offending;      // pinned
-  std::uint32_t* suppressed; // device: no update happens while this is set
+  Offending* offending;       // pinned
+  std::uint32_t* suppressed;  // device: no update happens while this is set
   std::int32_t state_count;
   StateView states[kMostPlanes];  // what an insertion must initialise beside the values
 

@@ -10,8 +10,8 @@ namespace sok::cuda::tuning {
 // Threads of a block in kernels that are bound by memory latency.
 constexpr int kBlock = 256;
 
-// Warps that keep one of the larger devices busy: 132 multiprocessors of 64 warps. Work is cut finer
-// while there are fewer units than that.
+// Warps that keep one of the larger devices busy: 132 multiprocessors of 64 warps. Work is cut
+// finer while there are fewer units than that.
 constexpr int kBusyWarps = 2 * 132 * 64;
 
 // Features, or tables, whose descriptors go into one launch: parameters are copied at every launch.
@@ -20,8 +20,8 @@ constexpr int kFeaturesALaunch = 32;
 // Rows in flight per lane in the lookup, for 1 and 4 vectors a lane.
 constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }
 
-// The ring of a warp that copies rows through shared memory: stages, and bytes of a stage. With so many warps
-// a block and blocks a multiprocessor it fills a Hopper's 228 KB.
+// The ring of a warp that copies rows through shared memory: stages, and bytes of a stage. With so
+// many warps a block and blocks a multiprocessor it fills a Hopper's 228 KB.
 constexpr int kCopyStages = 4;
 constexpr int kCopyStage = 4096;
 constexpr int kCopyWarps = 7;

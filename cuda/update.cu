@@ -1,8 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Update: one kernel finds or inserts 32 keys a warp, then updates their rows, a tile a row. The global
-// reach first notes for every row where its gradient is, then walks all rows.
+// Update: one kernel finds or inserts 32 keys a warp, then updates their rows, a tile a row. The
+// global reach first notes for every row where its gradient is, then walks all rows.
 #include <map>
 #include <tuple>
 
@@ -99,9 +99,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const std::uint32_t place = args.places[row];
     __syncwarp(tile.mask);
     if (tile.lane == 0) args.places[row] = 0;
-    const StoredGradient<V> read{
-        place == 0 ? nullptr : args.gradients + (place - 1) * args.width, *scalars.scale,
-        args.width};
+    const StoredGradient<V> read{place == 0 ? nullptr : args.gradients + (place - 1) * args.width,
+                                 *scalars.scale, args.width};
     const Row rows[1] = {row};
     update_rows<O, T, V, 1>(optimizer, common, args, tile, rows, read);
   }
@@ -112,12 +111,14 @@ struct Prepared {
   Buffer keys, gradients;
 };
 
-// Sums the gradients of equal keys, unless they are known to be different; makes room and describes.
+// Sums the gradients of equal keys, unless they are known to be different; makes room and
+// describes.
 Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) {
   Table& table = *update.table;
   const std::int64_t width = table.config().dimension;
   SOK_RETURN_IF_ERROR(table.check_offending(context));
-  SOK_RETURN_IF_ERROR(table.attach_planes(context, update.optimizer->planes(width, update.initials)));
+  SOK_RETURN_IF_ERROR(
+      table.attach_planes(context, update.optimizer->planes(width, update.initials)));
   UpdateArgs& args = prepared->args;
   args.keys = update.keys;
   args.gradients = update.gradients;
@@ -128,18 +129,19 @@ Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) 
     each.bags.bags = update.count;
     each.bags.known_count = update.count;
     each.gradient = {RowType::kFloat32, const_cast<float*>(update.gradients)};
-    SOK_RETURN_IF_ERROR(merge(context, &table, {each}, [&](std::int64_t count, Key** keys,
-                                                           float** gradients) -> Status {
-      prepared->keys = context.allocate(std::max<std::int64_t>(1, count) * sizeof(Key));
-      prepared->gradients = context.allocate(std::max<std::int64_t>(1, count * width) * sizeof(float));
-      if (!prepared->keys.data || !prepared->gradients.data) {
-        return resource_exhausted("Update: no device memory for ", count, " merged gradients");
-      }
-      args.keys = *keys = prepared->keys.as<Key>();
-      args.gradients = *gradients = prepared->gradients.as<float>();
-      args.count = count;
-      return {};
-    }));
+    SOK_RETURN_IF_ERROR(merge(
+        context, &table, {each}, [&](std::int64_t count, Key** keys, float** gradients) -> Status {
+          prepared->keys = context.allocate(std::max<std::int64_t>(1, count) * sizeof(Key));
+          prepared->gradients =
+              context.allocate(std::max<std::int64_t>(1, count * width) * sizeof(float));
+          if (!prepared->keys.data || !prepared->gradients.data) {
+            return resource_exhausted("Update: no device memory for ", count, " merged gradients");
+          }
+          args.keys = *keys = prepared->keys.as<Key>();
+          args.gradients = *gradients = prepared->gradients.as<float>();
+          args.count = count;
+          return {};
+        }));
   }
   SOK_RETURN_IF_ERROR(reserve(context, &table, {{args.keys, args.count}}));
   args.hyper = update.hyper;
@@ -180,7 +182,8 @@ Status update(Context& context, std::vector<TableUpdate>& updates, const StepSca
       return with_optimizer(updates[i].optimizer->id, [&](auto* functor) {
         using O = std::remove_pointer_t<decltype(functor)>;
         const TableView view = updates[i].table->view();
-        const std::int64_t rows = view.is_static() ? view.rows : std::int64_t{view.index.groups} * kGroup;
+        const std::int64_t rows =
+            view.is_static() ? view.rows : std::int64_t{view.index.groups} * kGroup;
         return launch(context, "update_all", update_all_kernel<O, decltype(type), v()>,
                       rows * args.lanes, tuning::kBlock, args, scalars);
       });
@@ -191,8 +194,8 @@ Status update(Context& context, std::vector<TableUpdate>& updates, const StepSca
     for (std::size_t begin = 0; begin < group.second.size(); begin += tuning::kFeaturesALaunch) {
       UpdateLaunch args;
       args.scalars = scalars;
-      for (std::size_t i = begin;
-           i < group.second.size() && args.count < tuning::kFeaturesALaunch; ++i) {
+      for (std::size_t i = begin; i < group.second.size() && args.count < tuning::kFeaturesALaunch;
+           ++i) {
         UpdateArgs& table = args.tables[args.count++] = group.second[i];
         table.first_key = args.keys;
         args.keys += (table.count + 31) / 32 * 32;

@@ -20,7 +20,7 @@ struct UpdateArgs {
   const float* hyper = nullptr;
   std::uint32_t* places = nullptr;  // by row: 1 + the place of its gradient (global reach)
   std::int64_t count = 0;
-  std::int64_t first_key = 0;       // counting all keys of the launch
+  std::int64_t first_key = 0;  // counting all keys of the launch
   std::int32_t lanes = 32;
   std::int32_t states[kMostStatesOfOne] = {};
   // Copies of what the view says, so that no load stands before that of a row: slab 0 and its size.
@@ -51,9 +51,10 @@ struct UpdateArgs {
   }
 };
 
-// Updates R rows (kNoRow: none), a tile's lanes side by side; the loads of all of them come before what
-// is done with them. `read(r, c)` gives the columns [c, c + V) of the gradient of rows[r]; it may be called
-// twice for a column, and is called by all lanes of the tile together, with columns past the width too.
+// Updates R rows (kNoRow: none), a tile's lanes side by side; the loads of all of them come before
+// what is done with them. `read(r, c)` gives the columns [c, c + V) of the gradient of rows[r]; it
+// may be called twice for a column, and is called by all lanes of the tile together, with columns
+// past the width too.
 template <typename O, typename T, int V, int R, typename Read>
 __device__ __forceinline__ void update_rows(const O& optimizer, const Common& common,
                                             const UpdateArgs& args, const Tile& tile,

@@ -6,8 +6,8 @@
 //   stages CASE_FILE NAME      CASE_FILE: batches of ids, written by cases.py
 //   stages keys                find and insert at several widths and loads
 //
-// Prints one JSON object a line. Times are medians of event intervals over back-to-back calls, which
-// rotate through all batches of the file.
+// Prints one JSON object a line. Times are medians of event intervals over back-to-back calls,
+// which rotate through all batches of the file.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -26,10 +26,10 @@ namespace {
 using namespace sok;  // NOLINT
 using cuda::Buffer;
 
-#define CHECK_CUDA(call)                                                             \
-  if (cudaError_t error = (call); error != cudaSuccess) {                            \
-    std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));              \
-    std::exit(1);                                                                    \
+#define CHECK_CUDA(call)                                                \
+  if (cudaError_t error = (call); error != cudaSuccess) {               \
+    std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error)); \
+    std::exit(1);                                                       \
   }
 
 void check(const Status& status) {
@@ -51,7 +51,8 @@ class BenchContext final : public cuda::Context {
   Buffer allocate(std::size_t bytes) override {
     void* data = nullptr;
     if (cudaMallocAsync(&data, std::max<std::size_t>(bytes, 1), stream_) != cudaSuccess) return {};
-    return {std::shared_ptr<void>(data, [this](void* p) { cudaFreeAsync(p, stream_); }), data, bytes};
+    return {std::shared_ptr<void>(data, [this](void* p) { cudaFreeAsync(p, stream_); }), data,
+            bytes};
   }
   Buffer allocate_pinned(std::size_t bytes) override {
     void* data = nullptr;
@@ -76,7 +77,8 @@ double median_ms(BenchContext& context, const std::function<void(int)>& call, in
   }
   CHECK_CUDA(cudaStreamSynchronize(context.raw()));
   std::vector<float> times(repeats);
-  for (int i = 0; i < repeats; ++i) CHECK_CUDA(cudaEventElapsedTime(&times[i], events[i], events[i + 1]));
+  for (int i = 0; i < repeats; ++i)
+    CHECK_CUDA(cudaEventElapsedTime(&times[i], events[i], events[i + 1]));
   std::sort(times.begin(), times.end());
   return times[repeats / 2];
 }
@@ -85,9 +87,12 @@ double copy_gbs(BenchContext& context) {
   const std::size_t bytes = std::size_t{4} << 30;
   Buffer a = context.allocate(bytes), b = context.allocate(bytes);
   CHECK_CUDA(cudaMemsetAsync(a.data, 1, bytes, context.raw()));
-  const double ms = median_ms(context, [&](int) {
-    CHECK_CUDA(cudaMemcpyAsync(b.data, a.data, bytes, cudaMemcpyDeviceToDevice, context.raw()));
-  }, 15, 3);
+  const double ms = median_ms(
+      context,
+      [&](int) {
+        CHECK_CUDA(cudaMemcpyAsync(b.data, a.data, bytes, cudaMemcpyDeviceToDevice, context.raw()));
+      },
+      15, 3);
   return 2.0 * static_cast<double>(bytes) / ms / 1e6;
 }
 
@@ -110,7 +115,8 @@ struct Case {
       std::vector<std::int64_t> host(count);
       in.read(reinterpret_cast<char*>(host.data()), count * sizeof(std::int64_t));
       Buffer buffer = context.allocate(count * sizeof(std::int64_t));
-      CHECK_CUDA(cudaMemcpy(buffer.data, host.data(), count * sizeof(std::int64_t), cudaMemcpyHostToDevice));
+      CHECK_CUDA(cudaMemcpy(buffer.data, host.data(), count * sizeof(std::int64_t),
+                            cudaMemcpyHostToDevice));
       return buffer;
     };
     for (int b = 0; b < c.batches; ++b) {
@@ -187,7 +193,8 @@ void insert_range(BenchContext& context, cuda::Table* table, std::int64_t begin,
     std::vector<Key> host(std::min(kChunk, end - at));
     for (std::size_t i = 0; i < host.size(); ++i) host[i] = at + static_cast<Key>(i);
     Buffer keys = context.allocate(host.size() * sizeof(Key));
-    CHECK_CUDA(cudaMemcpyAsync(keys.data, host.data(), host.size() * sizeof(Key), cudaMemcpyHostToDevice, context.raw()));
+    CHECK_CUDA(cudaMemcpyAsync(keys.data, host.data(), host.size() * sizeof(Key),
+                               cudaMemcpyHostToDevice, context.raw()));
     const auto count = static_cast<std::int64_t>(host.size());
     check(cuda::reserve(context, table, {{keys.as<Key>(), count}}));
     check(cuda::resolve(context, table, keys.as<Key>(), count, true, nullptr));
@@ -218,16 +225,18 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
     const auto forward = [&](int i, bool insert) {
       std::vector<cuda::LookupFeature> features;
       for (int t = 0; t < c.tables; ++t) {
-        features.push_back({tables[t].get(), current->bags_of(i % current->batches, t),
-                            {RowType::kFloat32, outputs[t].data}, 0.0f});
+        features.push_back({tables[t].get(),
+                            current->bags_of(i % current->batches, t),
+                            {RowType::kFloat32, outputs[t].data},
+                            0.0f});
       }
       check(cuda::lookup(context, features, insert));
     };
     const auto report = [&](const char* what, double ms, double bytes) {
-      std::printf("{\"case\": \"%s\", \"table\": \"%s\", \"what\": \"%s\", \"ms\": %.4f, "
-                  "\"least_bytes\": %.0f, \"fraction_of_copy\": %.3f}\n",
-                  name.c_str(), is_static ? "static" : "hash", what, ms, bytes,
-                  bytes / ms / 1e6 / copy);
+      std::printf(
+          "{\"case\": \"%s\", \"table\": \"%s\", \"what\": \"%s\", \"ms\": %.4f, "
+          "\"least_bytes\": %.0f, \"fraction_of_copy\": %.3f}\n",
+          name.c_str(), is_static ? "static" : "hash", what, ms, bytes, bytes / ms / 1e6 / copy);
       std::fflush(stdout);
     };
     report("forward", median_ms(context, [&](int i) { forward(i, false); }),
@@ -240,8 +249,8 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
       const char* name;
       double state_bytes;
     };
-    for (const Rule& rule : {Rule{"sgd", 0}, Rule{"rowwise_adagrad", 8}, Rule{"adagrad", 8.0 * c.dim},
-                             Rule{"adam", 16.0 * c.dim}}) {
+    for (const Rule& rule : {Rule{"sgd", 0}, Rule{"rowwise_adagrad", 8},
+                             Rule{"adagrad", 8.0 * c.dim}, Rule{"adam", 16.0 * c.dim}}) {
       const OptimizerSpec* spec = nullptr;
       check(find_optimizer(rule.name, &spec));
       std::vector<float> hyper(spec->hyper.size(), 0.0f);
@@ -259,8 +268,10 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
       } scalars{0, 1.0f, true};
       Buffer device = context.allocate(sizeof scalars);
       Buffer device_hyper = context.allocate(hyper.size() * 4);
-      CHECK_CUDA(cudaMemcpyAsync(device.data, &scalars, sizeof scalars, cudaMemcpyHostToDevice, context.raw()));
-      CHECK_CUDA(cudaMemcpyAsync(device_hyper.data, hyper.data(), hyper.size() * 4, cudaMemcpyHostToDevice, context.raw()));
+      CHECK_CUDA(cudaMemcpyAsync(device.data, &scalars, sizeof scalars, cudaMemcpyHostToDevice,
+                                 context.raw()));
+      CHECK_CUDA(cudaMemcpyAsync(device_hyper.data, hyper.data(), hyper.size() * 4,
+                                 cudaMemcpyHostToDevice, context.raw()));
       const auto* at = device.as<Scalars>();
       const auto backward = [&](int i) {
         std::vector<cuda::MergeUpdate> updates;
@@ -270,28 +281,34 @@ void run_case(BenchContext& context, const char* path, const std::string& name, 
           update.update.optimizer = spec;
           update.update.hyper = device_hyper.as<float>();
           update.update.initials.assign(hyper.size(), 0.1f);
-          update.features.push_back({current->bags_of(i % current->batches, t),
-                                     {RowType::kFloat32, gradients[t].data}});
+          update.features.push_back(
+              {current->bags_of(i % current->batches, t), {RowType::kFloat32, gradients[t].data}});
           updates.push_back(std::move(update));
         }
         check(cuda::merge_update(context, updates, {&at->iterations, &at->scale, &at->apply}));
       };
       const std::string what = std::string("step ") + rule.name;
       const double step_bytes = 2 * out_bytes + 3 * unique * row + unique * rule.state_bytes;
-      report(what.c_str(), median_ms(context, [&](int i) {
-               forward(i, !is_static);
-               backward(i);
-             }),
+      report(what.c_str(),
+             median_ms(context,
+                       [&](int i) {
+                         forward(i, !is_static);
+                         backward(i);
+                       }),
              step_bytes);
       if (is_static || what != "step rowwise_adagrad") continue;
       constexpr int kSteps = 50;
       const Case fresh = c.with_new_ids(context, kSteps);
       current = &fresh;
       int next = 0;
-      report("step rowwise_adagrad, 1 % new", median_ms(context, [&](int) {
-               forward(next, true);
-               backward(next++);
-             }, kSteps - 10, 10),
+      report("step rowwise_adagrad, 1 % new",
+             median_ms(
+                 context,
+                 [&](int) {
+                   forward(next, true);
+                   backward(next++);
+                 },
+                 kSteps - 10, 10),
              step_bytes);
       current = &c;
     }
@@ -304,38 +321,56 @@ void run_keys(BenchContext& context, double copy) {
     constexpr std::int64_t kCapacity = 16 << 20;  // slots, about
     for (const double load : {0.5, 0.75, 0.875}) {
       auto table = make_table(context, dim, kCapacity * 7 / 8, false);
-      const auto resident = static_cast<std::int64_t>(load * kCapacity) - 12 * kKeys * (load > 0.6 ? 0 : 0);
-      insert_range(context, table.get(), 0, std::min<std::int64_t>(resident, kCapacity * 7 / 8 - 64));
+      const auto resident =
+          static_cast<std::int64_t>(load * kCapacity) - 12 * kKeys * (load > 0.6 ? 0 : 0);
+      insert_range(context, table.get(), 0,
+                   std::min<std::int64_t>(resident, kCapacity * 7 / 8 - 64));
       std::vector<Buffer> sets;
       Buffer out = context.allocate(kKeys * dim * 4), rows = context.allocate(kKeys * sizeof(Row));
       for (int s = 0; s < 8; ++s) {
         std::vector<Key> host(kKeys);
         for (auto& key : host) {
-          key = static_cast<Key>(((static_cast<std::uint64_t>(std::rand()) << 31) ^ std::rand()) % static_cast<std::uint64_t>(resident));
+          key = static_cast<Key>(((static_cast<std::uint64_t>(std::rand()) << 31) ^ std::rand()) %
+                                 static_cast<std::uint64_t>(resident));
         }
         sets.push_back(context.allocate(kKeys * sizeof(Key)));
-        CHECK_CUDA(cudaMemcpy(sets[s].data, host.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice));
+        CHECK_CUDA(
+            cudaMemcpy(sets[s].data, host.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice));
       }
       const auto report = [&](const char* what, double ms, double bytes_a_key) {
-        std::printf("{\"case\": \"keys\", \"width\": %lld, \"load\": %.3f, \"what\": \"%s\", \"ms\": %.4f, "
-                    "\"gkeys_s\": %.3f, \"fraction_of_copy\": %.3f}\n",
-                    static_cast<long long>(dim), load, what, ms, kKeys / ms / 1e6,
-                    bytes_a_key * kKeys / ms / 1e6 / copy);
+        std::printf(
+            "{\"case\": \"keys\", \"width\": %lld, \"load\": %.3f, \"what\": \"%s\", \"ms\": %.4f, "
+            "\"gkeys_s\": %.3f, \"fraction_of_copy\": %.3f}\n",
+            static_cast<long long>(dim), load, what, ms, kKeys / ms / 1e6,
+            bytes_a_key * kKeys / ms / 1e6 / copy);
         std::fflush(stdout);
       };
       const double row = static_cast<double>(dim) * 4;
-      report("find slot", median_ms(context, [&](int i) {
-               check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys, false, rows.as<Row>()));
-             }), 8 + 4);
-      report("find with values", median_ms(context, [&](int i) {
-               Bags bags;
-               bags.ids = sets[i % 8].as<Key>();
-               bags.bags = bags.known_count = kKeys;
-               check(cuda::lookup(context, {{table.get(), bags, {RowType::kFloat32, out.data}, 0.0f}}, false));
-             }), 8 + 2 * row);
-      report("find_or_insert, all there", median_ms(context, [&](int i) {
-               check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys, true, rows.as<Row>()));
-             }), 8 + 4);
+      report("find slot",
+             median_ms(context,
+                       [&](int i) {
+                         check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys,
+                                             false, rows.as<Row>()));
+                       }),
+             8 + 4);
+      report("find with values",
+             median_ms(context,
+                       [&](int i) {
+                         Bags bags;
+                         bags.ids = sets[i % 8].as<Key>();
+                         bags.bags = bags.known_count = kKeys;
+                         check(cuda::lookup(
+                             context, {{table.get(), bags, {RowType::kFloat32, out.data}, 0.0f}},
+                             false));
+                       }),
+             8 + 2 * row);
+      report("find_or_insert, all there",
+             median_ms(context,
+                       [&](int i) {
+                         check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys,
+                                             true, rows.as<Row>()));
+                       }),
+             8 + 4);
       // Inserts into a table that holds `load` of its capacity; it is filled anew for every repeat.
       std::vector<float> times;
       for (int repeat = 0; repeat < 5; ++repeat) {
@@ -344,7 +379,8 @@ void run_keys(BenchContext& context, double copy) {
         insert_range(context, fresh.get(), 0, before);
         std::vector<Key> host(kKeys);
         for (std::int64_t i = 0; i < kKeys; ++i) host[i] = before + i;
-        CHECK_CUDA(cudaMemcpy(sets[0].data, host.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice));
+        CHECK_CUDA(
+            cudaMemcpy(sets[0].data, host.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice));
         check(cuda::reserve(context, fresh.get(), {{sets[0].as<Key>(), kKeys}}));
         cudaEvent_t a, b;
         CHECK_CUDA(cudaEventCreate(&a));

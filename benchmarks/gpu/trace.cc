@@ -1,10 +1,11 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes what a process's GPU did, one JSON object a line: kernels, copies, memsets, synchronisations. The CUDA
-// driver loads it into any program:
+// Writes what a process's GPU did, one JSON object a line: kernels, copies, memsets,
+// synchronisations. The CUDA driver loads it into any program:
 //
-//   g++ -shared -fPIC -O2 -I$CUDA/include -I$CUDA/extras/CUPTI/include trace.cc -o libtrace.so -lcupti
+//   g++ -shared -fPIC -O2 -I$CUDA/include -I$CUDA/extras/CUPTI/include trace.cc \
+//     -o libtrace.so -lcupti
 //   CUDA_INJECTION64_PATH=$PWD/libtrace.so SOK_TRACE=trace.jsonl program
 #include <cupti.h>
 #include <cxxabi.h>
@@ -29,15 +30,19 @@ std::string readable(const char* name) {
   for (std::size_t i = 0; i < result.size(); ++i) {
     if (result[i] == '<') ++depth;
     if (result[i] == '>') --depth;
-    if (depth == 0 && result[i] == '(' && result.compare(i, 11, "(anonymous ") != 0) return result.substr(0, i);
+    if (depth == 0 && result[i] == '(' && result.compare(i, 11, "(anonymous ") != 0)
+      return result.substr(0, i);
   }
   return result;
 }
 
-void write(const char* kind, const std::string& name, std::uint64_t start, std::uint64_t end, std::uint64_t bytes) {
-  std::fprintf(out, "{\"kind\": \"%s\", \"name\": \"%s\", \"start_ns\": %llu, \"ns\": %llu, \"bytes\": %llu}\n", kind,
-               name.c_str(), static_cast<unsigned long long>(start), static_cast<unsigned long long>(end - start),
-               static_cast<unsigned long long>(bytes));
+void write(const char* kind, const std::string& name, std::uint64_t start, std::uint64_t end,
+           std::uint64_t bytes) {
+  std::fprintf(
+      out,
+      "{\"kind\": \"%s\", \"name\": \"%s\", \"start_ns\": %llu, \"ns\": %llu, \"bytes\": %llu}\n",
+      kind, name.c_str(), static_cast<unsigned long long>(start),
+      static_cast<unsigned long long>(end - start), static_cast<unsigned long long>(bytes));
 }
 
 void record(CUpti_Activity* activity) {
@@ -62,9 +67,10 @@ void record(CUpti_Activity* activity) {
     }
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
       const auto* s = reinterpret_cast<CUpti_ActivitySynchronization*>(activity);
-      const char* name = s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE ? "stream"
-                         : s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE ? "context"
-                                                                                              : "event";
+      const char* name =
+          s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE    ? "stream"
+          : s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE ? "context"
+                                                                               : "event";
       write("synchronise", name, s->start, s->end, 0);
       break;
     }
@@ -97,8 +103,9 @@ void finish() {
 extern "C" int InitializeInjection() {
   const char* path = std::getenv("SOK_TRACE");
   if (path == nullptr || (out = std::fopen(path, "w")) == nullptr) return 0;
-  for (const CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                                        CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION}) {
+  for (const CUpti_ActivityKind kind :
+       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+        CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION}) {
     if (cuptiActivityEnable(kind) != CUPTI_SUCCESS) return 0;
   }
   if (cuptiActivityRegisterCallbacks(lend, take) != CUPTI_SUCCESS) return 0;

@@ -5,8 +5,10 @@
 //
 //   stages [--threads N] [--width N] [--hotness N] [--repeats N] [--only NAME] [--ids zipf|uniform]
 //
-// Prints the least milliseconds of each stage. The shape is that of benchmarks/defaults.py: 1 M rows,
-// 16,384 bags of 10 ids.
+// Prints the least milliseconds of each stage. The shape is that of benchmarks/defaults.py: 1 M
+// rows, 16,384 bags of 10 ids.
+#include "cc_ops/cpu/stages.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,7 +21,6 @@
 #include <vector>
 
 #include "cc_ops/cpu/executor.h"
-#include "cc_ops/cpu/stages.h"
 #include "cc_ops/cpu/table.h"
 
 namespace {
@@ -93,14 +94,15 @@ class Bench {
 
   void run(const std::string& ids) {
     std::vector<std::vector<Key>> batches;
-    for (int i = 0; i < kBatches; ++i) batches.push_back(draw(ids, kBags * options_.hotness, 7 + i));
+    for (int i = 0; i < kBatches; ++i)
+      batches.push_back(draw(ids, kBags * options_.hotness, 7 + i));
     for (auto [name, t] : {std::pair("static", static_.get()), std::pair("hash", hash_.get())}) {
       cpu::Table* table = t;
       const std::string of = ids + " " + name + " ";
       const auto lookup = [&](int i, bool insert) {
         // The batches stay as they are.
-        must(cpu::lookup(executor_, {{table, bags(batches[i]), {{}, output_memory_.data()}, 0}}, insert,
-                         std::shared_ptr<const void>(&batches, [](const void*) {})));
+        must(cpu::lookup(executor_, {{table, bags(batches[i]), {{}, output_memory_.data()}, 0}},
+                         insert, std::shared_ptr<const void>(&batches, [](const void*) {})));
       };
       time(of + "lookup", [&](int i) { lookup(i, false); });
       time(of + "lookup training", [&](int i) { lookup(i, true); });
@@ -134,7 +136,8 @@ class Bench {
 
   void insert(cpu::Table& table, Key first) {
     std::vector<Key> keys(kInsertBatch);
-    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = (first + static_cast<Key>(i)) * 7919 % kRows;
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      keys[i] = (first + static_cast<Key>(i)) * 7919 % kRows;
     must(table.reserve(executor_, {{keys.data(), kInsertBatch}}));
     std::vector<Row> rows(keys.size());
     executor_.parallel_for(kInsertBatch, 100, [&](std::int64_t begin, std::int64_t end) {
@@ -166,7 +169,8 @@ class Bench {
     for (int i = 0; i < options_.repeats; ++i) {
       const auto start = std::chrono::steady_clock::now();
       body(i % kBatches);
-      const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+      const std::chrono::duration<double, std::milli> taken =
+          std::chrono::steady_clock::now() - start;
       least = std::min(least, taken.count());
     }
     std::printf("%-34s %9.3f ms\n", name.c_str(), least);

@@ -1,8 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the stages of one rank work on: the ids of one feature in bags. On a GPU the pointers are the
-// device's; only the counts may be read on the host.
+// What the stages of one rank work on: the ids of one feature in bags. On a GPU the pointers are
+// the device's; only the counts may be read on the host.
 #ifndef SOK_CORE_BATCH_H_
 #define SOK_CORE_BATCH_H_
 
@@ -18,8 +18,8 @@ namespace sok {
 // Bag b holds the ids [begin(b), end(b)): by row splits, or all bags `hotness` long.
 struct Bags {
   const Key* ids = nullptr;
-  const float* weights = nullptr;           // one an id; null: all 1
-  const std::int64_t* row_splits = nullptr; // bags + 1 entries; null: all bags are `hotness` long
+  const float* weights = nullptr;            // one an id; null: all 1
+  const std::int64_t* row_splits = nullptr;  // bags + 1 entries; null: all bags are `hotness` long
   std::int64_t bags = 0;
   std::int64_t hotness = 1;
   Combiner combiner = Combiner::kSum;
@@ -29,8 +29,8 @@ struct Bags {
     return row_splits != nullptr ? row_splits[bag] : bag * hotness;
   }
   SOK_HD std::int64_t end(std::int64_t bag) const { return begin(bag + 1); }
-  // A bag's end inside the ids there are, whatever the row splits say: a device cannot check them before it
-  // reads them.
+  // A bag's end inside the ids there are, whatever the row splits say: a device cannot check them
+  // before it reads them.
   SOK_HD std::int64_t inside(std::int64_t i) const {
     if (known_count < 0) return i;
     return i < 0 ? 0 : i > known_count ? known_count : i;
@@ -51,7 +51,8 @@ struct Bags {
     return divisor.scale(combiner);
   }
 
-  // The largest size of what the bag's gradient is multiplied with on its way to a row; 0: it reaches none.
+  // The largest size of what the bag's gradient is multiplied with on its way to a row; 0: it
+  // reaches none.
   SOK_HD float largest_coefficient(std::int64_t bag) const {
     const std::int64_t first = inside(begin(bag)), last = inside(end(bag));
     if (first >= last) return 0.0f;
@@ -73,8 +74,8 @@ inline Status bad_row_splits(int feature, std::int64_t entry, std::int64_t value
     return invalid_argument("feature ", feature, ": row_splits must start at 0, not ", value);
   }
   if (value < before) {
-    return invalid_argument("feature ", feature, ": row_splits must not decrease, but entry ", entry,
-                            " is ", value, " after ", before);
+    return invalid_argument("feature ", feature, ": row_splits must not decrease, but entry ",
+                            entry, " is ", value, " after ", before);
   }
   return invalid_argument("feature ", feature, ": row_splits ends at ", value, ", but there are ",
                           ids, " ids");
@@ -93,8 +94,8 @@ struct BagGradients {
   std::int64_t width = 0;
 };
 
-// What a bag's gradient must not exceed so that no sum of rows' gradients, of so many ids at most, is infinite; below
-// zero: it reaches rows as infinite or NaN whatever it is.
+// What a bag's gradient must not exceed so that no sum of rows' gradients, of so many ids at most,
+// is infinite; below zero: it reaches rows as infinite or NaN whatever it is.
 SOK_HD float finite_bound(const Bags& bags, std::int64_t bag, std::int64_t ids) {
   const float coefficient = bags.largest_coefficient(bag);
   if (!is_finite(coefficient)) return -1.0f;

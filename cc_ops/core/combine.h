@@ -3,7 +3,9 @@
 //
 // Combiners: how the rows of one bag become one vector.
 //
-//   sum    sum of w r           mean   sum of w r / sum of w        sqrtn  sum of w r / sqrt(sum of w^2)
+//   sum    sum of w r
+//   mean   sum of w r / sum of w
+//   sqrtn  sum of w r / sqrt(sum of w^2)
 //
 // A divisor of 0 gives a zero vector and zero gradients; one that is not finite gives NaN.
 #ifndef SOK_CORE_COMBINE_H_

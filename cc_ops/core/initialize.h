@@ -1,9 +1,9 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Initial values of rows: a pure function of (seed, key, column). They do not depend on the order in
-// which keys arrive, on the batch, on the device or on the number of ranks; all arithmetic is single
-// rounding (host_device.h), so CPU and GPU agree bit for bit.
+// Initial values of rows: a pure function of (seed, key, column). They do not depend on the order
+// in which keys arrive, on the batch, on the device or on the number of ranks; all arithmetic is
+// single rounding (host_device.h), so CPU and GPU agree bit for bit.
 #ifndef SOK_CORE_INITIALIZE_H_
 #define SOK_CORE_INITIALIZE_H_
 
@@ -45,8 +45,8 @@ SOK_HD float log_rn(float x) {
 // The standard normal quantile of (1 + x) / 2 for x in (-1, 1): sqrt(2) times the inverse error
 // function, M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
 SOK_HD float normal_quantile(float x) {
-  // Two polynomials, of which one counts. Chosen coefficient by coefficient, so that loops over columns
-  // have no branch and compilers vectorise them.
+  // Two polynomials, of which one counts. Chosen coefficient by coefficient, so that loops over
+  // columns have no branch and compilers vectorise them.
   float w = -log_rn(mul_rn(add_rn(1.0f, -x), add_rn(1.0f, x)));
   const bool central = w < 5.0f;
   w = central ? add_rn(w, -2.5f) : add_rn(sqrt_rn(w), -3.0f);
@@ -73,7 +73,8 @@ struct Initializer {
   // The random words of the block's four columns.
   SOK_HD Philox4 words(Key key, std::uint32_t block) const {
     const std::uint64_t k = static_cast<std::uint64_t>(key);
-    return philox(seed, static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(k >> 32), block, 0u);
+    return philox(seed, static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(k >> 32), block,
+                  0u);
   }
 
   // Four consecutive columns, 4 * block .. 4 * block + 3, of the row of `key`.

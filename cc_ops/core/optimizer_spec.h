@@ -54,7 +54,7 @@ inline const std::vector<OptimizerSpec>& optimizer_specs() {
       spec.hyper.insert(spec.hyper.end(), hyper, hyper + hyper_count);
       all->push_back(std::move(spec));
     };
-#define SOK_ADD_OPTIMIZER(O)                                                                    \
+#define SOK_ADD_OPTIMIZER(O)                                                              \
   add(OptimizerId::k##O, O::kName, O::kHyper, O::kHyperCount, O::kStates, O::kStateCount, \
       O::kCatchUp);
     SOK_FOR_EACH_OPTIMIZER(SOK_ADD_OPTIMIZER)
@@ -76,8 +76,8 @@ inline Status find_optimizer(const std::string& name, const OptimizerSpec** foun
   return invalid_argument("unknown optimizer '", name, "': it must be one of ", known);
 }
 
-// A vector of hyper-parameters before it is put together: an entry without a scalar has its value. On a GPU
-// the scalars' pointers are the device's.
+// A vector of hyper-parameters before it is put together: an entry without a scalar has its value.
+// On a GPU the scalars' pointers are the device's.
 constexpr int kMostHyperParameters = 16;
 struct HyperParameters {
   std::int32_t count = 0;

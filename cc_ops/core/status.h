@@ -10,7 +10,14 @@
 namespace sok {
 
 // Names follow TensorFlow's codes, so that the op boundary maps them one to one.
-enum class Code { kOk, kInvalidArgument, kNotFound, kResourceExhausted, kFailedPrecondition, kInternal };
+enum class Code {
+  kOk,
+  kInvalidArgument,
+  kNotFound,
+  kResourceExhausted,
+  kFailedPrecondition,
+  kInternal
+};
 
 // The result of anything below the ops that can fail. A failed call leaves the table as it was.
 class [[nodiscard]] Status {
@@ -44,8 +51,8 @@ Status resource_exhausted(const Parts&... parts) {
   return {Code::kResourceExhausted, concat(parts...)};
 }
 
-#define SOK_RETURN_IF_ERROR(expression)                 \
-  do {                                                  \
+#define SOK_RETURN_IF_ERROR(expression)                                               \
+  do {                                                                                \
     if (::sok::Status sok_status = (expression); !sok_status.ok()) return sok_status; \
   } while (false)
 

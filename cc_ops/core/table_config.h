@@ -24,13 +24,13 @@ struct TableConfig {
   std::string name;
   RowType row_type = RowType::kFloat32;
   std::int64_t dimension = 0;
-  std::int64_t rows = -1;          // >= 0: a static table, an array of this many rows
+  std::int64_t rows = -1;  // >= 0: a static table, an array of this many rows
   // Row r of a static table is the one of id r * id_stride + id_offset: on several ranks each has
   // every stride-th row.
   std::int64_t id_offset = 0;
   std::int64_t id_stride = 1;
-  std::int64_t capacity = 0;       // rows to make room for at creation
-  std::int64_t max_capacity = 0;   // 0: grows without bound
+  std::int64_t capacity = 0;      // rows to make room for at creation
+  std::int64_t max_capacity = 0;  // 0: grows without bound
   Initializer initializer;
   DefaultRow default_row = DefaultRow::kInitialValue;
   std::vector<float> default_vector;
@@ -49,8 +49,8 @@ struct PlaneSpec {
 
 // A table that is to be filled anew with more rows than it may hold.
 inline Status too_many_rows(const std::string& table, std::int64_t rows, std::int64_t most) {
-  return resource_exhausted("table '", table, "': ", rows, " rows do not fit; it takes at most ", most,
-                            "; it is unchanged");
+  return resource_exhausted("table '", table, "': ", rows, " rows do not fit; it takes at most ",
+                            most, "; it is unchanged");
 }
 
 }  // namespace sok

@@ -3,16 +3,16 @@
 //
 // Non-owning, trivially copyable views of a table: they go by value into loops and kernels.
 //
-// The index maps keys to row numbers by open addressing. Slots come in groups of 16. Each slot has a
-// control byte, kept apart from the keys, so that every key is legal:
+// The index maps keys to row numbers by open addressing. Slots come in groups of 16. Each slot has
+// a control byte, kept apart from the keys, so that every key is legal:
 //
 //   0x00..0x7f  full; the low 7 bits of the key's hash, its fingerprint
 //   0x80        empty: a search may stop here
 //   0xfe        deleted: a search goes on
 //   0xff        busy: an insertion is writing this slot
 //
-// A search reads one group's 16 control bytes at a time, as two words, and compares all of them with
-// the fingerprint at once; of the keys it reads almost only the one it looks for.
+// A search reads one group's 16 control bytes at a time, as two words, and compares all of them
+// with the fingerprint at once; of the keys it reads almost only the one it looks for.
 #ifndef SOK_CORE_TABLE_REF_H_
 #define SOK_CORE_TABLE_REF_H_
 
@@ -29,7 +29,8 @@ constexpr std::uint32_t kGroup = 16;
 
 // An index is full at 7/8: a search still reads little more than one group on average.
 constexpr std::int64_t kLoadNumerator = 7, kLoadDenominator = 8;
-// Rows that one table can have: at that load its index has fewer than 2^32 slots, whose numbers have 32 bits.
+// Rows that one table can have: at that load its index has fewer than 2^32 slots, whose numbers
+// have 32 bits.
 constexpr std::int64_t kMostRows = 0xe0000000 - 2 * std::int64_t{kGroup};
 
 inline std::int64_t limit_of(std::uint32_t groups) {
@@ -72,8 +73,8 @@ struct alignas(16) Slot {
 };
 
 struct FoundOrInserted {
-  Row row;        // kNoRow: the index is full
-  bool inserted;  // the caller must initialise the row
+  Row row;                      // kNoRow: the index is full
+  bool inserted;                // the caller must initialise the row
   std::uint32_t slot = kNoRow;  // of an inserted key
 };
 
@@ -176,8 +177,8 @@ struct IndexRef {
     return kNoRow;
   }
 
-  // Finds `key`, or inserts it under the row number that allocate() gives. Any number of threads may
-  // call this at once, also with equal keys: each claims the first free slot of the key's probe
+  // Finds `key`, or inserts it under the row number that allocate() gives. Any number of threads
+  // may call this at once, also with equal keys: each claims the first free slot of the key's probe
   // sequence with a compare-and-swap and waits at a busy slot, so two of them cannot pass each
   // other. Nobody may erase at the same time.
   template <typename Allocate>
@@ -213,8 +214,8 @@ struct IndexRef {
   }
 
  private:
-  // A group's control words once no insertion is in progress in it; if one of them matches, what was
-  // written before it became full can be read.
+  // A group's control words once no insertion is in progress in it; if one of them matches, what
+  // was written before it became full can be read.
   SOK_HD void load_settled_group(std::uint32_t group, std::uint64_t match,
                                  std::uint64_t words[2]) const {
 #if defined(__CUDA_ARCH__)

@@ -37,15 +37,16 @@ enum class RowType : int { kFloat32 = 0, kFloat16 = 1, kBFloat16 = 2 };
 
 template <typename T>
 struct RowTypeOf;
-#define SOK_ROW_TYPE_OF(T, value, name)                \
-  template <>                                          \
-  struct RowTypeOf<T> {                                \
-    static constexpr RowType kValue = RowType::value;  \
+#define SOK_ROW_TYPE_OF(T, value, name)               \
+  template <>                                         \
+  struct RowTypeOf<T> {                               \
+    static constexpr RowType kValue = RowType::value; \
   };
 SOK_FOR_EACH_ROW_TYPE(SOK_ROW_TYPE_OF)
 #undef SOK_ROW_TYPE_OF
 
-// Calls f(T{}) with the C++ type of `type`: the one place where a run-time type becomes a template's.
+// Calls f(T{}) with the C++ type of `type`: the one place where a run-time type becomes a
+// template's.
 template <typename F>
 auto with_row_type(RowType type, F&& f) {
   switch (type) {
@@ -95,7 +96,8 @@ SOK_HD float to_float(Half x) {
   const std::uint32_t magnitude = x.bits & 0x7fffu;
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
   const std::uint32_t exponent = x.bits & 0x7c00u;
-  const std::uint32_t subnormal = float_bits(static_cast<float>(magnitude) * 5.9604644775390625e-8f);
+  const std::uint32_t subnormal =
+      float_bits(static_cast<float>(magnitude) * 5.9604644775390625e-8f);
   const std::uint32_t rebias = exponent == 0x7c00u ? 224u << 23 : 112u << 23;
   return bits_float((exponent == 0 ? subnormal : (magnitude << 13) + rebias) | sign);
 #endif

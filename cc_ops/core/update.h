@@ -2,20 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The optimizers, one functor each; the formulas are Keras 3's. To add one:
-//   1. write its struct here, and add a line to SOK_FOR_EACH_OPTIMIZER: ops, kernels, planes, dumps and
-//      Python take its name, hyper-parameters and states from there;
-//   2. name the Keras optimizer that it is in _RULES of sok/optimizers/rules.py; if Keras has none, write
-//      one beside sok/optimizers/rowwise_adagrad.py;
-//   3. write its formula, and a case with it, in tests/reference_optimizers.py: all tests run over these.
+//   1. write its struct here, and add a line to SOK_FOR_EACH_OPTIMIZER: ops, kernels, planes, dumps
+//      and Python take its name, hyper-parameters and states from there;
+//   2. name the Keras optimizer that it is in _RULES of sok/optimizers/rules.py; if Keras has none,
+//      write one beside sok/optimizers/rowwise_adagrad.py;
+//   3. write its formula, and a case with it, in tests/reference_optimizers.py: all tests run over
+//      these.
 //
 // An optimizer has
 //   kName      its name in the update op
 //   kHyper     its hyper-parameters after the common ones (Common), in the order of the op's vector
 //   kStates    its states: name, one value a row or one a column, initial value
 //   X(hyper, step)                  what is computed once a table and step; step counts from 1
-//   operator()(weight, g, s)        one column: the new weight; s holds the states, updated in place
-//   kCatchUp                        what it does in steps with a zero gradient (see CatchUp); if that
-//                                   has a closed form:
+//   operator()(weight, g, s)        one column: the new weight; s holds the states, updated in
+//                                   place
+//   kCatchUp                        what it does in steps with a zero gradient (see CatchUp); if
+//                                   that has a closed form:
 //   missed(steps)                   what is computed once a row that missed so many steps
 //   catch_up(missed, weight, s)     one column after these steps, weight decay aside
 // and, if kRowWise, prepare_row(mean_square, s): called once a row before its columns, with the
@@ -53,8 +55,8 @@ struct StateSpec {
   const char* initial;
 };
 
-// What a rule does to a row in a step whose gradient is zero, which a row outside of the batch has under
-// update="lazy_global".
+// What a rule does to a row in a step whose gradient is zero, which a row outside of the batch has
+// under update="lazy_global".
 enum class CatchUp : int {
   kNone = 0,   // no closed form for several such steps
   kStays = 1,  // the weight stays, but for weight decay
@@ -75,17 +77,17 @@ struct Geometric {
 };
 
 #define SOK_NO_CATCH_UP static constexpr CatchUp kCatchUp = CatchUp::kNone
-#define SOK_NO_HYPER                                     \
-  static constexpr int kHyperCount = 0;                  \
+#define SOK_NO_HYPER                    \
+  static constexpr int kHyperCount = 0; \
   static constexpr const char* kHyper[1] = {""}
-#define SOK_HYPER(count, ...)                            \
-  static constexpr int kHyperCount = count;              \
+#define SOK_HYPER(count, ...)               \
+  static constexpr int kHyperCount = count; \
   static constexpr const char* kHyper[count] = {__VA_ARGS__}
-#define SOK_NO_STATES                                    \
-  static constexpr int kStateCount = 0;                  \
+#define SOK_NO_STATES                   \
+  static constexpr int kStateCount = 0; \
   static constexpr StateSpec kStates[1] = {{"", false, ""}}
-#define SOK_STATES(count, ...)                           \
-  static constexpr int kStateCount = count;              \
+#define SOK_STATES(count, ...)              \
+  static constexpr int kStateCount = count; \
   static constexpr StateSpec kStates[count] = {__VA_ARGS__}
 
 // sqrt(x + epsilon), Keras's; or, for tf_keras's legacy optimizers, sqrt(x) + epsilon.
@@ -350,8 +352,8 @@ struct Ftrl {
   X(Adadelta)                     \
   X(Ftrl)
 
-// How far an update reaches: the rows of the batch; or every row (absent ones get a zero gradient, as in
-// a dense optimizer), at once or when it is next read.
+// How far an update reaches: the rows of the batch; or every row (absent ones get a zero gradient,
+// as in a dense optimizer), at once or when it is next read.
 enum class Reach : int { kLocal = 0, kGlobal = 1, kLazyGlobal = 2 };
 constexpr const char* kReachNames[] = {"local", "global", "lazy_global"};
 

@@ -43,8 +43,8 @@ class BagReader {
         rows_(rows),
         fetched_(first) {}
 
-  // The combined row of a bag, in `out` if that is given, else in a scratch row valid until the next
-  // call. Bags must be asked for in order.
+  // The combined row of a bag, in `out` if that is given, else in a scratch row valid until the
+  // next call. Bags must be asked for in order.
   const float* combine(std::int64_t bag, float* out) {
     if (out == nullptr) {
       scratch_.resize(plane_.width);

@@ -52,18 +52,18 @@ void apply_missed(const Table& table, const Row* rows, std::int64_t count) {
 }
 
 void apply_missed(Executor& executor, const Table& table, const std::vector<Row>& rows) {
-  executor.parallel_for(
-      static_cast<std::int64_t>(rows.size()), 50 + table.config().dimension * 2,
-      [&](std::int64_t begin, std::int64_t end) {
-        with_optimizer(table.lag().optimizer->id, [&](auto* functor) {
-          using O = std::remove_pointer_t<decltype(functor)>;
-          with_row_type(table.config().row_type, [&](auto row_type) {
-            if constexpr (O::kCatchUp != CatchUp::kNone) {
-              apply_missed<O, decltype(row_type)>(table, rows.data() + begin, end - begin);
-            }
-          });
-        });
-      });
+  executor.parallel_for(static_cast<std::int64_t>(rows.size()), 50 + table.config().dimension * 2,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          with_optimizer(table.lag().optimizer->id, [&](auto* functor) {
+                            using O = std::remove_pointer_t<decltype(functor)>;
+                            with_row_type(table.config().row_type, [&](auto row_type) {
+                              if constexpr (O::kCatchUp != CatchUp::kNone) {
+                                apply_missed<O, decltype(row_type)>(table, rows.data() + begin,
+                                                                    end - begin);
+                              }
+                            });
+                          });
+                        });
 }
 
 void stamp(const Table& table, const Row* rows, std::int64_t count) {
@@ -146,9 +146,9 @@ void change_rule(Executor& executor, Table& table, const OptimizerSpec* optimize
                  const float* hyper) {
   Lag& lag = table.lag();
   // The learning rate and the weight decay may change; their effect is in the planes already.
-  const bool same = optimizer != nullptr && lag.optimizer == optimizer &&
-                    std::equal(lag.hyper.begin() + Common::kCount, lag.hyper.end(),
-                               hyper + Common::kCount);
+  const bool same =
+      optimizer != nullptr && lag.optimizer == optimizer &&
+      std::equal(lag.hyper.begin() + Common::kCount, lag.hyper.end(), hyper + Common::kCount);
   if (same) return;
   catch_up(executor, table);
   lag.optimizer = optimizer;

@@ -112,8 +112,7 @@ void combine_row_gradients(Executor& executor, const std::vector<CombineFeature>
       });
 }
 
-void combine_weight_gradients(Executor& executor, const CombineFeature& feature,
-                              float* gradients) {
+void combine_weight_gradients(Executor& executor, const CombineFeature& feature, float* gradients) {
   const Bags& bags = feature.bags;
   const std::int64_t width = feature.width;
   with_row_type(feature.rows.type, [&](auto row_type) {

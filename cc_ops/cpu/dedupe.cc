@@ -20,8 +20,8 @@ Dedupe::Dedupe(Executor& executor, IdRange range, std::vector<DedupeFeature> fea
     : executor_(executor), range_(range), features_(std::move(features)) {
   std::int64_t ids = 0;
   for (const DedupeFeature& feature : features_) ids += feature.count;
-  const auto parts = static_cast<std::uint32_t>(
-      std::clamp<std::int64_t>(ids / kIdsAPart, 1, executor.threads()));
+  const auto parts =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(ids / kIdsAPart, 1, executor.threads()));
   keys_.resize(parts);
   first_.assign(parts + 1, 0);
   executor.parallel_for(parts, ids * 10 / parts, [&](std::int64_t begin, std::int64_t end) {

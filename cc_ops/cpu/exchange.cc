@@ -24,8 +24,9 @@ std::vector<Copy> copies(const std::vector<ExchangePart>& parts, const std::int6
   std::int64_t at = 0;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     for (std::size_t t = 0; t < parts.size(); ++t) {
-      std::int64_t bytes = counts[rank * static_cast<std::int64_t>(parts.size()) +
-                                  static_cast<std::int64_t>(t)] * parts[t].row_bytes;
+      std::int64_t bytes =
+          counts[rank * static_cast<std::int64_t>(parts.size()) + static_cast<std::int64_t>(t)] *
+          parts[t].row_bytes;
       while (bytes > 0) {
         const std::int64_t step = std::min(bytes, kCopyBytes);
         result.push_back({at, parts[t].rows + done[t], step});

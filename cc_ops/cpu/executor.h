@@ -15,8 +15,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual int threads() const = 0;
-  // Calls body(begin, end) over [0, total) in disjoint pieces, perhaps at the same time, and returns
-  // when all are done. `cost` is a guess of one iteration's time in nanoseconds.
+  // Calls body(begin, end) over [0, total) in disjoint pieces, perhaps at the same time, and
+  // returns when all are done. `cost` is a guess of one iteration's time in nanoseconds.
   virtual void parallel_for(std::int64_t total, std::int64_t cost,
                             const std::function<void(std::int64_t, std::int64_t)>& body) = 0;
 };

@@ -18,7 +18,8 @@ bool all_finite(Executor& executor, const std::vector<Values>& values) {
         for (std::int64_t at = begin; at < end && finite; at += kTogether) {
           const std::int64_t last = std::min(end, at + kTogether);
           unsigned here = 1;
-          for (std::int64_t i = at; i < last; ++i) here &= static_cast<unsigned>(is_finite(data[i]));
+          for (std::int64_t i = at; i < last; ++i)
+            here &= static_cast<unsigned>(is_finite(data[i]));
           if (here == 0) finite = false;
         }
       });

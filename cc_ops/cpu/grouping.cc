@@ -24,8 +24,9 @@ constexpr std::int64_t kMostIds = 0xffffffff;
 IdRange range_of(const Table& table) { return {table.config().rows, table.config().out_of_range}; }
 
 bool same(const Bags& a, const Bags& b) {
-  return a.ids == b.ids && a.weights == b.weights && a.row_splits == b.row_splits && a.bags == b.bags &&
-         a.hotness == b.hotness && a.combiner == b.combiner && a.ids_count() == b.ids_count();
+  return a.ids == b.ids && a.weights == b.weights && a.row_splits == b.row_splits &&
+         a.bags == b.bags && a.hotness == b.hotness && a.combiner == b.combiner &&
+         a.ids_count() == b.ids_count();
 }
 
 }  // namespace
@@ -45,18 +46,20 @@ Grouping::Grouping(Executor& executor, const Table& table, std::vector<Bags> fea
   const std::int64_t part_count = std::clamp<std::int64_t>(ids / kIdsAPart, 1, kMostParts);
   parts_.resize(part_count);
   std::vector<Chunk> chunks(chunk_count);
-  executor.parallel_for(chunk_count, ids * 8 / chunk_count, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c) {
-      distribute(tasks.data() + task_count * c / chunk_count,
-                 tasks.data() + task_count * (c + 1) / chunk_count, &chunks[c]);
-    }
-  });
-  executor.parallel_for(part_count, ids * 8 / part_count, [&](std::int64_t begin, std::int64_t end) {
-    KeyMap numbers(0);
-    for (std::int64_t p = begin; p < end; ++p) {
-      number_keys(chunks, static_cast<std::size_t>(p), &numbers);
-    }
-  });
+  executor.parallel_for(
+      chunk_count, ids * 8 / chunk_count, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t c = begin; c < end; ++c) {
+          distribute(tasks.data() + task_count * c / chunk_count,
+                     tasks.data() + task_count * (c + 1) / chunk_count, &chunks[c]);
+        }
+      });
+  executor.parallel_for(part_count, ids * 8 / part_count,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          KeyMap numbers(0);
+                          for (std::int64_t p = begin; p < end; ++p) {
+                            number_keys(chunks, static_cast<std::size_t>(p), &numbers);
+                          }
+                        });
   for (const Chunk& chunk : chunks) dropped_ |= chunk.dropped;
   for (Part& part : parts_) {
     part.first = count_;
@@ -129,8 +132,8 @@ void Grouping::number_keys(const std::vector<Chunk>& chunks, std::size_t number,
     }
   }
   part.keys = numbers->keys();
-  // Shares by key, in the order of the batch: begin[i + 1] is where key i's next share goes, and in the
-  // end where they stop.
+  // Shares by key, in the order of the batch: begin[i + 1] is where key i's next share goes, and in
+  // the end where they stop.
   part.begin.assign(part.keys.size() + 2, 0);
   for (std::int64_t i = 0; i < count; ++i) ++part.begin[key_of[i] + 2];
   for (std::size_t i = 2; i < part.begin.size(); ++i) part.begin[i] += part.begin[i - 1];
@@ -154,7 +157,8 @@ Status Grouping::check() const {
     const std::int64_t most = std::max(features_[f].bags, features_[f].ids_count());
     if (most <= kMostIds) continue;
     return invalid_argument("table '", table_.config().name, "': ", most,
-                            " bags or ids in one call, at most ", kMostIds, " of a feature are possible");
+                            " bags or ids in one call, at most ", kMostIds,
+                            " of a feature are possible");
   }
   if (!dropped_) return {};
   for (const Bags& bags : features_) {

@@ -17,12 +17,12 @@
 
 namespace sok::cpu {
 
-// The ids that the features of a call read from one table, by key: a training lookup finds each key once,
-// and the update that follows sums its gradients and finds nothing.
+// The ids that the features of a call read from one table, by key: a training lookup finds each key
+// once, and the update that follows sums its gradients and finds nothing.
 //
-// First the ids are distributed to parts by their hash, each thread a range of the batch (a chunk). A
-// part is small enough for the cache, as is the piece of the table's index that its keys are in; its keys
-// are numbered, and the ids of a key brought together, in the order of the batch.
+// First the ids are distributed to parts by their hash, each thread a range of the batch (a chunk).
+// A part is small enough for the cache, as is the piece of the table's index that its keys are in;
+// its keys are numbered, and the ids of a key brought together, in the order of the batch.
 class Grouping {
  public:
   // One id of a key.
@@ -35,8 +35,8 @@ class Grouping {
   // Keys that belong to no other part.
   struct Part {
     std::vector<Key> keys;
-    std::vector<Row> rows;  // of the keys, once they are found
-    std::int64_t first = 0;  // of its keys among those of all parts
+    std::vector<Row> rows;             // of the keys, once they are found
+    std::int64_t first = 0;            // of its keys among those of all parts
     std::vector<std::uint32_t> begin;  // key i's shares are [begin[i], begin[i + 1])
     std::unique_ptr<Share[]> shares;
 
@@ -49,12 +49,12 @@ class Grouping {
   const std::vector<Part>& parts() const { return parts_; }
   std::int64_t count() const { return count_; }
   std::vector<IdSpan> keys() const;
-  // Refuses ids that were dropped, where the table's policy is an error: a lookup checks its ids, but those
-  // of a gradient made by hand must not vanish silently.
+  // Refuses ids that were dropped, where the table's policy is an error: a lookup checks its ids,
+  // but those of a gradient made by hand must not vanish silently.
   Status check() const;
 
-  // Finds or inserts the keys of a part, and writes the row of each id to rows[feature][id]. Of different
-  // parts at the same time; a reservation for keys() precedes, and Table::settle follows.
+  // Finds or inserts the keys of a part, and writes the row of each id to rows[feature][id]. Of
+  // different parts at the same time; a reservation for keys() precedes, and Table::settle follows.
   void find_or_insert(std::size_t part, Table* table, Row* const* rows);
 
   // All parts are found, and may be used again: `memory` keeps the ids where they are, as they are.
@@ -89,8 +89,8 @@ class Grouping {
 std::shared_ptr<const Grouping> grouping_of(Executor& executor, const Table& table,
                                             const std::vector<Bags>& features);
 
-// Calls body(i, executor) for every i of [0, ids.size()), a table with ids[i] ids. Of a table with few ids
-// the executor is one thread: several such tables share the threads.
+// Calls body(i, executor) for every i of [0, ids.size()), a table with ids[i] ids. Of a table with
+// few ids the executor is one thread: several such tables share the threads.
 void for_each_table(Executor& executor, const std::vector<std::int64_t>& ids,
                     const std::function<void(std::size_t, Executor&)>& body);
 

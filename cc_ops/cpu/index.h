@@ -13,12 +13,12 @@
 
 namespace sok::cpu {
 
-// Ids on their way per thread: each has its control words fetched, a little later its likely slot, and is
-// looked up when both should be there.
+// Ids on their way per thread: each has its control words fetched, a little later its likely slot,
+// and is looked up when both should be there.
 constexpr std::int64_t kControlAhead = 32, kSlotsAhead = 16;
 
-// Calls visit(i, hash of ids[i]) for all ids, in order; meanwhile the index's memory for the next ones is
-// brought into the cache, so that their misses overlap.
+// Calls visit(i, hash of ids[i]) for all ids, in order; meanwhile the index's memory for the next
+// ones is brought into the cache, so that their misses overlap.
 template <typename Visit>
 void visit_ahead(const IndexRef& index, const Key* ids, std::int64_t count, Visit&& visit) {
   std::uint64_t hashes[2 * kControlAhead];
@@ -42,7 +42,8 @@ void visit_ahead(const IndexRef& index, const Key* ids, std::int64_t count, Visi
     if (where == nullptr) where = free;
     if ((where[0] | where[1]) == 0) return;
     const std::uint32_t w = where[0] != 0 ? 0 : 1;
-    __builtin_prefetch(index.slots + (std::uint64_t{group} * kGroup + w * 8 + first_byte(where[w])));
+    __builtin_prefetch(index.slots +
+                       (std::uint64_t{group} * kGroup + w * 8 + first_byte(where[w])));
   };
   for (std::int64_t i = 0; i < std::min(kControlAhead, count); ++i) fetch_control(i);
   for (std::int64_t i = 0; i < std::min(kSlotsAhead, count); ++i) fetch_slot(i);
@@ -63,14 +64,16 @@ void for_each_slot(const IndexRef& index, std::uint32_t first, std::uint32_t las
   }
 }
 
-// Puts a key that is not there into the groups [first, last) of an index without deleted slots, if its home is
-// one of them and they have room from there on. Nobody else may be there.
-inline bool append(const IndexRef& index, const Slot& slot, std::uint32_t first, std::uint32_t last) {
+// Puts a key that is not there into the groups [first, last) of an index without deleted slots, if
+// its home is one of them and they have room from there on. Nobody else may be there.
+inline bool append(const IndexRef& index, const Slot& slot, std::uint32_t first,
+                   std::uint32_t last) {
   const std::uint64_t hash = index.hash(slot.key);
   std::uint32_t group = index.home(hash);
   if (group < first) return false;
   for (; group < last; ++group) {
-    for (std::uint64_t word = 2 * std::uint64_t{group}; word < 2 * std::uint64_t{group} + 2; ++word) {
+    for (std::uint64_t word = 2 * std::uint64_t{group}; word < 2 * std::uint64_t{group} + 2;
+         ++word) {
       const std::uint64_t empty = match_empty(index.control[word]);
       if (empty == 0) continue;
       const std::uint32_t place = first_byte(empty);

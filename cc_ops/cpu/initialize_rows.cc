@@ -11,12 +11,13 @@ namespace sok::cpu {
 namespace {
 
 // With the kind known here, the loop has no branch in it.
-#define SOK_DEFINE_SHAPE(name, of_kind)                                                        \
-  SOK_VECTOR_CLONES void name(const Initializer& initializer, const std::uint32_t* __restrict words, \
-                              std::int64_t count, float* __restrict out) {                     \
-    Initializer fixed = initializer;                                                           \
-    fixed.kind = of_kind;                                                                      \
-    for (std::int64_t c = 0; c < count; ++c) out[c] = fixed.shape(words[c]);                   \
+#define SOK_DEFINE_SHAPE(name, of_kind)                                                  \
+  SOK_VECTOR_CLONES void name(const Initializer& initializer,                            \
+                              const std::uint32_t* __restrict words, std::int64_t count, \
+                              float* __restrict out) {                                   \
+    Initializer fixed = initializer;                                                     \
+    fixed.kind = of_kind;                                                                \
+    for (std::int64_t c = 0; c < count; ++c) out[c] = fixed.shape(words[c]);             \
   }
 SOK_DEFINE_SHAPE(shape_uniform, InitKind::kUniform)
 SOK_DEFINE_SHAPE(shape_normal, InitKind::kNormal)

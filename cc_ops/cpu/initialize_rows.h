@@ -10,8 +10,8 @@
 
 namespace sok::cpu {
 
-// Fills rows[i], [width], with the initial values of keys[i]: those of sok::initialize_row, many blocks of columns
-// at a time.
+// Fills rows[i], [width], with the initial values of keys[i]: those of sok::initialize_row, many
+// blocks of columns at a time.
 void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,
                      std::int64_t width, float* const* rows);
 void initialize_rows(const Initializer& initializer, const Key* keys, std::int64_t count,

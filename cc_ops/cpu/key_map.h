@@ -11,8 +11,8 @@
 
 namespace sok::cpu {
 
-// Numbers the different keys of a batch in the order in which they first occur: a small scratch map,
-// used by one thread, which lives as long as one op.
+// Numbers the different keys of a batch in the order in which they first occur: a small scratch
+// map, used by one thread, which lives as long as one op.
 class KeyMap {
  public:
   // `expected`: about how many keys will be given.

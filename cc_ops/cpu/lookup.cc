@@ -5,8 +5,8 @@
 #include <map>
 
 #include "cc_ops/cpu/bag_reader.h"
-#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/bag_task.h"
+#include "cc_ops/cpu/catch_up.h"
 #include "cc_ops/cpu/grouping.h"
 #include "cc_ops/cpu/stages.h"
 
@@ -84,16 +84,18 @@ Status insert_ids(Executor& executor, const std::vector<LookupFeature>& features
     std::vector<Table*> touched;
     for (const Training& t : tables) touched.push_back(t.table);
     const Insertions insertions(std::move(touched));
-    executor.parallel_for(
-        count, keys * 40 / std::max<std::int64_t>(1, count), [&](std::int64_t begin, std::int64_t end) {
-          std::vector<Row*> rows_of_features;
-          for (std::int64_t i = begin; i < end; ++i) {
-            const Training& t = tables[pieces[i].table];
-            rows_of_features.clear();
-            for (std::size_t f : t.features) rows_of_features.push_back((*rows)[f].get());
-            t.grouping->find_or_insert(pieces[i].part, t.table, rows_of_features.data());
-          }
-        });
+    executor.parallel_for(count, keys * 40 / std::max<std::int64_t>(1, count),
+                          [&](std::int64_t begin, std::int64_t end) {
+                            std::vector<Row*> rows_of_features;
+                            for (std::int64_t i = begin; i < end; ++i) {
+                              const Training& t = tables[pieces[i].table];
+                              rows_of_features.clear();
+                              for (std::size_t f : t.features)
+                                rows_of_features.push_back((*rows)[f].get());
+                              t.grouping->find_or_insert(pieces[i].part, t.table,
+                                                         rows_of_features.data());
+                            }
+                          });
   }
   for (Training& t : tables) {
     t.grouping->keep(memory);

@@ -11,8 +11,8 @@ namespace sok::cpu {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// From here on whole pages, which go back at once: the C library keeps the aligned memory of tables that
-// are gone, and does not find it again for the next ones.
+// From here on whole pages, which go back at once: the C library keeps the aligned memory of tables
+// that are gone, and does not find it again for the next ones.
 constexpr std::size_t kWholePages = std::size_t{64} << 10;
 
 class PageAllocator final : public Allocator {
@@ -24,8 +24,7 @@ class PageAllocator final : public Allocator {
       if (memory != nullptr) std::memset(memory, 0, rounded);
       return memory;
     }
-    void* memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return nullptr;
     // Advice: its failure changes speed only.
     if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);

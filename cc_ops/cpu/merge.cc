@@ -78,18 +78,18 @@ const float* Merge::sum(const Grouping::Part& part, std::int64_t i, float* scrat
 void Merge::write(Executor& executor, Key* keys, float* gradients) const {
   const std::vector<Grouping::Part>& all = grouping_->parts();
   const auto parts = static_cast<std::int64_t>(all.size());
-  executor.parallel_for(
-      parts, count() * (10 + width_ / 4) / parts, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t p = begin; p < end; ++p) {
-          const Grouping::Part& part = all[p];
-          std::copy(part.keys.begin(), part.keys.end(), keys + part.first);
-          for (std::int64_t i = 0; i < part.count(); ++i) {
-            float* out = gradients + (part.first + i) * width_;
-            const float* sum = this->sum(part, i, out);
-            if (sum != out) convert(sum, width_, out);
-          }
-        }
-      });
+  executor.parallel_for(parts, count() * (10 + width_ / 4) / parts,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t p = begin; p < end; ++p) {
+                            const Grouping::Part& part = all[p];
+                            std::copy(part.keys.begin(), part.keys.end(), keys + part.first);
+                            for (std::int64_t i = 0; i < part.count(); ++i) {
+                              float* out = gradients + (part.first + i) * width_;
+                              const float* sum = this->sum(part, i, out);
+                              if (sum != out) convert(sum, width_, out);
+                            }
+                          }
+                        });
 }
 
 Status max_norm_gradients(Executor& executor, Table& table, const Key* keys, std::int64_t count,

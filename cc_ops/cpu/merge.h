@@ -20,8 +20,9 @@ struct MergeFeature {
   Columns gradient;  // of the output: [bags, width]
 };
 
-// From the gradients of bags to one summed gradient a different key. Sums are added up in the order of
-// the batch: the result does not depend on the number of threads. Nothing is summed until somebody asks.
+// From the gradients of bags to one summed gradient a different key. Sums are added up in the order
+// of the batch: the result does not depend on the number of threads. Nothing is summed until
+// somebody asks.
 class Merge {
  public:
   Merge(Executor& executor, const Table& table, const std::vector<MergeFeature>& features,
@@ -32,8 +33,8 @@ class Merge {
   // keys: [count], gradients: [count, width].
   void write(Executor& executor, Key* keys, float* gradients) const;
 
-  // The summed gradient of a part's key number i, in `scratch` ([width]) or where it lies already; keys are
-  // best asked for in order.
+  // The summed gradient of a part's key number i, in `scratch` ([width]) or where it lies already;
+  // keys are best asked for in order.
   const float* sum(const Grouping::Part& part, std::int64_t i, float* scratch) const;
 
  private:

@@ -24,8 +24,8 @@ std::vector<std::unique_ptr<Merge>> merge_all(Executor& executor,
   return merges;
 }
 
-// Updates the rows of a part's keys, after finding them where the lookup has not done that. They belong to no
-// other part, so that a new row is complete here when it is read.
+// Updates the rows of a part's keys, after finding them where the lookup has not done that. They
+// belong to no other part, so that a new row is complete here when it is read.
 void update_part(const RowUpdate& update, Table* table, const Merge& merge,
                  const Grouping::Part& part) {
   const std::int64_t width = table->config().dimension, count = part.count();
@@ -72,8 +72,7 @@ Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::
                     float scale) {
   // Everything that can fail comes first, for all tables.
   for (const MergeUpdate& u : updates) {
-    SOK_RETURN_IF_ERROR(
-        check_hyper(*u.optimizer, static_cast<std::int64_t>(u.hyper.size())));
+    SOK_RETURN_IF_ERROR(check_hyper(*u.optimizer, static_cast<std::int64_t>(u.hyper.size())));
     SOK_RETURN_IF_ERROR(
         u.table->attach_planes(u.optimizer->planes(u.table->config().dimension, u.hyper)));
   }

@@ -21,7 +21,8 @@ __attribute__((always_inline)) inline void fill(std::uint64_t seed, const Random
     for (int i = 0; i < 4; ++i) out[4 * b + i] = words.x[i];
   }
 }
-__attribute__((always_inline)) inline void fill_row(std::uint64_t seed, Key key, std::uint32_t first,
+__attribute__((always_inline)) inline void fill_row(std::uint64_t seed, Key key,
+                                                    std::uint32_t first,
                                                     std::uint32_t* __restrict out) {
   const auto k = static_cast<std::uint64_t>(key);
   const auto low = static_cast<std::uint32_t>(k), high = static_cast<std::uint32_t>(k >> 32);
@@ -33,8 +34,9 @@ __attribute__((always_inline)) inline void fill_row(std::uint64_t seed, Key key,
 
 #ifdef SOK_HAS_VECTOR_CLONES
 
-// g++'s loop with AVX-512 multiplies 64 by 64 bits, at three times the cost of 32 by 32; so here it is by hand,
-// eight blocks at a time. A word is the low half of its lane; what the high halves hold does not matter.
+// g++'s loop with AVX-512 multiplies 64 by 64 bits, at three times the cost of 32 by 32; so here it
+// is by hand, eight blocks at a time. A word is the low half of its lane; what the high halves hold
+// does not matter.
 using Words = std::uint32_t __attribute__((vector_size(32)));
 using Lanes = std::uint64_t __attribute__((vector_size(64)));
 
@@ -51,7 +53,8 @@ SOK_V4 inline Lanes load(const std::uint32_t* from) {
   std::memcpy(&words, from, sizeof(words));
   return __builtin_convertvector(words, Lanes);
 }
-SOK_V4 inline void fill_eight(std::uint64_t seed, Lanes c0, Lanes c1, Lanes c2, std::uint32_t* out) {
+SOK_V4 inline void fill_eight(std::uint64_t seed, Lanes c0, Lanes c1, Lanes c2,
+                              std::uint32_t* out) {
   const Lanes m0 = Lanes{} + 0xd2511f53, m1 = Lanes{} + 0xcd9e8d57;
   Lanes c3 = {};
   std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
@@ -64,7 +67,8 @@ SOK_V4 inline void fill_eight(std::uint64_t seed, Lanes c0, Lanes c1, Lanes c2, 
     k0 += 0x9e3779b9u;
     k1 += 0xbb67ae85u;
   }
-  // Words 0 and 1 of a block, and 2 and 3, in one lane each; then the lanes in the order of the blocks.
+  // Words 0 and 1 of a block, and 2 and 3, in one lane each; then the lanes in the order of the
+  // blocks.
   const Lanes a = (c0 & 0xffffffff) | (c1 << 32), b = (c2 & 0xffffffff) | (c3 << 32);
   const Lanes front = __builtin_shuffle(a, b, Lanes{0, 8, 1, 9, 2, 10, 3, 11});
   const Lanes back = __builtin_shuffle(a, b, Lanes{4, 12, 5, 13, 6, 14, 7, 15});
@@ -74,7 +78,8 @@ SOK_V4 inline void fill_eight(std::uint64_t seed, Lanes c0, Lanes c1, Lanes c2, 
 
 SOK_V4 void words_of(std::uint64_t seed, const RandomPlaces& places, std::uint32_t* out) {
   for (int b = 0; b < 16; b += 8) {
-    fill_eight(seed, load(places.low + b), load(places.high + b), load(places.block + b), out + 4 * b);
+    fill_eight(seed, load(places.low + b), load(places.high + b), load(places.block + b),
+               out + 4 * b);
   }
 }
 SOK_V3 void words_of(std::uint64_t seed, const RandomPlaces& places, std::uint32_t* out) {

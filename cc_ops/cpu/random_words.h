@@ -18,7 +18,8 @@ struct RandomPlaces {
   std::uint32_t block[kRandomBlocks];                     // of the row
 };
 
-// The random words of Initializer::words, [kRandomBlocks, 4]: of any blocks, or of one row's from `first` on.
+// The random words of Initializer::words, [kRandomBlocks, 4]: of any blocks, or of one row's from
+// `first` on.
 void random_words(std::uint64_t seed, const RandomPlaces& places, std::uint32_t* out);
 void random_words(std::uint64_t seed, Key key, std::uint32_t first, std::uint32_t* out);
 

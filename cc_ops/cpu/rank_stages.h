@@ -4,8 +4,8 @@
 // The stages that exist on several ranks only, on a CPU. Each has a .cc file of its name.
 //
 // Buffers that travel are ordered by (rank, table): first everything of all tables for rank 0, then
-// for rank 1. `counts` is the matrix [ranks, tables] of rows in each such block. A table's rows taken
-// out of such a buffer keep the order of the ranks.
+// for rank 1. `counts` is the matrix [ranks, tables] of rows in each such block. A table's rows
+// taken out of such a buffer keep the order of the ranks.
 #ifndef SOK_CPU_RANK_STAGES_H_
 #define SOK_CPU_RANK_STAGES_H_
 
@@ -21,7 +21,8 @@
 
 namespace sok::cpu {
 
-// dedupe.cc ----------------------------------------------------------------------------------------
+// dedupe.cc
+// ----------------------------------------------------------------------------------------
 
 struct DedupeFeature {
   const Key* ids = nullptr;
@@ -50,7 +51,8 @@ class Dedupe {
   std::vector<std::int64_t> first_;     // position of each part's first key
 };
 
-// route.cc -----------------------------------------------------------------------------------------
+// route.cc
+// -----------------------------------------------------------------------------------------
 
 struct RouteTable {
   Placement placement;
@@ -86,7 +88,8 @@ class Route {
   std::int64_t total_ = 0;
 };
 
-// route_bags.cc ------------------------------------------------------------------------------------
+// route_bags.cc
+// ------------------------------------------------------------------------------------
 
 struct RouteBagsTable {
   Placement placement;
@@ -98,9 +101,9 @@ struct RouteBagsFeature {
   Bags bags;
 };
 
-// Cuts every bag into parts, one for each rank that owns some of its ids, so that owners can combine:
-// ids are not deduplicated. The buffer holds for each rank first the ids of each table, then for each
-// table the lengths of its parts: `counts` is the matrix [ranks, 2 * tables].
+// Cuts every bag into parts, one for each rank that owns some of its ids, so that owners can
+// combine: ids are not deduplicated. The buffer holds for each rank first the ids of each table,
+// then for each table the lengths of its parts: `counts` is the matrix [ranks, 2 * tables].
 class RouteBags {
  public:
   // keep_empty: every bag has a part on every rank.
@@ -110,9 +113,9 @@ class RouteBags {
   const std::vector<std::int64_t>& counts() const { return counts_; }
   std::int64_t ids() const;
   std::int64_t parts(std::size_t table) const;
-  // buffer: [sum of counts]. targets[t][p]: the bag, among those of all features of table t, that part p
-  // belongs to, in the order in which parts travel. sources [ids], or null: for each id its place among
-  // the ids of all features. Once only.
+  // buffer: [sum of counts]. targets[t][p]: the bag, among those of all features of table t, that
+  // part p belongs to, in the order in which parts travel. sources [ids], or null: for each id its
+  // place among the ids of all features. Once only.
   void write(std::int64_t* buffer, const std::vector<std::int64_t*>& targets,
              std::int64_t* sources);
   // The first id that the policy "error" refuses, if there is one.
@@ -144,7 +147,8 @@ class RouteBags {
   std::vector<std::int64_t> counts_;
 };
 
-// exchange.cc --------------------------------------------------------------------------------------
+// exchange.cc
+// --------------------------------------------------------------------------------------
 
 // A table's part of a buffer that travels: rows of `row_bytes`, in the order of the ranks.
 struct ExchangePart {
@@ -158,14 +162,15 @@ void interleave(Executor& executor, const std::vector<ExchangePart>& parts,
 void deinterleave(Executor& executor, const char* buffer, const std::int64_t* counts,
                   std::int64_t ranks, const std::vector<ExchangePart>& parts);
 
-// combine.cc ---------------------------------------------------------------------------------------
+// combine.cc
+// ---------------------------------------------------------------------------------------
 
 struct CombineFeature {
-  Columns rows;             // [row_count, width]: the rows of the table's different keys
+  Columns rows;  // [row_count, width]: the rows of the table's different keys
   std::int64_t row_count = 0;
   std::int64_t width = 0;
-  Bags bags;                // whose ids are positions in `rows`; -1 reads zeros
-  Columns output;           // [bags, width], or its gradient
+  Bags bags;       // whose ids are positions in `rows`; -1 reads zeros
+  Columns output;  // [bags, width], or its gradient
 };
 
 // Combines the bags of every feature.

@@ -10,8 +10,7 @@ namespace {
 template <typename F>
 void with_plane(const Table& table, int plane, F&& f) {
   if (plane > 0) return f(table.plane<float>(plane));
-  with_row_type(table.config().row_type,
-                [&](auto type) { f(table.plane<decltype(type)>(0)); });
+  with_row_type(table.config().row_type, [&](auto type) { f(table.plane<decltype(type)>(0)); });
 }
 
 }  // namespace

@@ -29,13 +29,17 @@ void with_plane(const Table& table, int plane, F&& f) {
 
 Snapshot::Snapshot(const Table& table, std::vector<int> planes, std::shared_ptr<Memory> slots,
                    std::int64_t first_row, std::int64_t last_row)
-    : planes_(std::move(planes)), slots_(std::move(slots)), cursor_(first_row), last_row_(last_row) {
+    : planes_(std::move(planes)),
+      slots_(std::move(slots)),
+      cursor_(first_row),
+      last_row_(last_row) {
   for (const int plane : planes_) {
     const std::int64_t element = plane > 0 ? 4 : row_type_bytes(table.config().row_type);
     offsets_.push_back(record_bytes_);
     record_bytes_ += (table.plane_spec(plane).width * element + 3) / 4 * 4;
   }
-  block_records_ = std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, record_bytes_));
+  block_records_ =
+      std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, record_bytes_));
   if (slots_ == nullptr) {
     rows_ = last_row_ - cursor_;
     pending_.assign(last_row_ / 64 + 1, 0);
@@ -110,8 +114,8 @@ void Snapshot::read(Executor& executor, const Table& table, std::size_t p,
                 __builtin_prefetch(ahead + at);
               }
             }
-            const T* row = copied[i] == nullptr ? ref.row(rows[i])
-                                                : reinterpret_cast<const T*>(copied[i]);
+            const T* row =
+                copied[i] == nullptr ? ref.row(rows[i]) : reinterpret_cast<const T*>(copied[i]);
             convert(row, ref.width, out + i * ref.width);
           }
         });
@@ -124,8 +128,9 @@ void Snapshot::done(const std::vector<Row>& rows) {
 
 void Snapshot::preserve(Executor& executor, const Table& table, const Row* rows,
                         std::int64_t count) {
-  // The bits of rows whose copies are not made yet. They go first, so that a row given twice is copied once,
-  // and come back if there is no memory: those rows are still to be read from the table.
+  // The bits of rows whose copies are not made yet. They go first, so that a row given twice is
+  // copied once, and come back if there is no memory: those rows are still to be read from the
+  // table.
   struct Fresh {
     Snapshot* snapshot;
     std::vector<std::pair<Row, std::uint32_t>> rows;

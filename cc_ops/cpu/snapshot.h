@@ -16,9 +16,9 @@ namespace sok::cpu {
 
 // A table as it was at one moment, to be read piece by piece while the table goes on changing.
 //
-// Nothing is copied at first but one bit a slot and one a row. A row that is about to be written, and
-// is still to be read, is copied then (Table::preserve): memory follows what changes, not what the
-// table holds. The slots of the index are shared with the table until it grows, and then kept.
+// Nothing is copied at first but one bit a slot and one a row. A row that is about to be written,
+// and is still to be read, is copied then (Table::preserve): memory follows what changes, not what
+// the table holds. The slots of the index are shared with the table until it grows, and then kept.
 //
 // Made and read while the table is locked against writers; preserved and forgotten by writers.
 class Snapshot {
@@ -65,7 +65,8 @@ class Snapshot {
   std::int64_t block_records_ = 1;
 
   std::shared_ptr<Memory> slots_;
-  std::vector<std::uint8_t> full_;  // one bit a slot: its key is still to be given out (from cursor_ on)
+  std::vector<std::uint8_t>
+      full_;  // one bit a slot: its key is still to be given out (from cursor_ on)
   std::vector<std::uint64_t> pending_;  // one bit a row: it is still to be read, from the table
   std::int64_t rows_ = 0;
   std::int64_t cursor_ = 0;  // static: the next row; else the next byte of full_

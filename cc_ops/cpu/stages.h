@@ -9,16 +9,17 @@
 #include <memory>
 #include <vector>
 
+#include "cc_ops/core/batch.h"
 #include "cc_ops/core/optimizer_spec.h"
 #include "cc_ops/core/status.h"
-#include "cc_ops/core/batch.h"
 #include "cc_ops/cpu/executor.h"
 #include "cc_ops/cpu/merge.h"
 #include "cc_ops/cpu/table.h"
 
 namespace sok::cpu {
 
-// lookup.cc ----------------------------------------------------------------------------------------
+// lookup.cc
+// ----------------------------------------------------------------------------------------
 
 struct LookupFeature {
   Table* table = nullptr;
@@ -30,24 +31,28 @@ struct LookupFeature {
 // Find, read, combine and write for all features of a call. With `insert`, every new id has its row
 // when this returns; without, no table changes and unknown ids read the table's default row.
 //
-// `memory` keeps the ids, row splits and weights where they are, as they are: hash tables then remember where
-// they found the ids of a call with `insert`, and the update that follows need not find them again.
+// `memory` keeps the ids, row splits and weights where they are, as they are: hash tables then
+// remember where they found the ids of a call with `insert`, and the update that follows need not
+// find them again.
 Status lookup(Executor& executor, const std::vector<LookupFeature>& features, bool insert,
               const std::shared_ptr<const void>& memory = nullptr);
 
-// weights.cc ---------------------------------------------------------------------------------------
+// weights.cc
+// ---------------------------------------------------------------------------------------
 
 // The gradient of each id's weight: gradients[i], for gradients of the output in float.
 Status weight_gradients(Executor& executor, const LookupFeature& feature,
                         const float* output_gradient, float* gradients);
 
-// merge.cc: see merge.h ----------------------------------------------------------------------------
+// merge.cc: see merge.h
+// ----------------------------------------------------------------------------
 
 // What clipping rows to max_norm in the lookup does to their merged gradients.
 Status max_norm_gradients(Executor& executor, Table& table, const Key* keys, std::int64_t count,
                           float max_norm, float* gradients);
 
-// update.cc ----------------------------------------------------------------------------------------
+// update.cc
+// ----------------------------------------------------------------------------------------
 
 struct TableUpdate {
   Table* table = nullptr;
@@ -61,9 +66,11 @@ struct TableUpdate {
 };
 
 // Finds or inserts every key, then applies the optimizer to its row. Nothing changes on an error.
-Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_t step, float scale);
+Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_t step,
+              float scale);
 
-// merge_update.cc ----------------------------------------------------------------------------------
+// merge_update.cc
+// ----------------------------------------------------------------------------------
 
 struct MergeUpdate {
   Table* table = nullptr;
@@ -72,12 +79,13 @@ struct MergeUpdate {
   std::vector<MergeFeature> features;
 };
 
-// Merge and update (local) in one: each key's gradients are summed where its row is updated, and nowhere
-// stored. Nothing changes on an error.
+// Merge and update (local) in one: each key's gradients are summed where its row is updated, and
+// nowhere stored. Nothing changes on an error.
 Status merge_update(Executor& executor, std::vector<MergeUpdate>& updates, std::int64_t step,
                     float scale);
 
-// rows.cc ------------------------------------------------------------------------------------------
+// rows.cc
+// ------------------------------------------------------------------------------------------
 
 // Copies one plane of the given rows to out [count, width], converted to float.
 void read_plane(Executor& executor, const Table& table, int plane, const Row* rows,
@@ -86,7 +94,8 @@ void read_plane(Executor& executor, const Table& table, int plane, const Row* ro
 void write_plane(Executor& executor, Table& table, int plane, const Row* rows, std::int64_t count,
                  const float* values);
 
-// finite.cc ----------------------------------------------------------------------------------------
+// finite.cc
+// ----------------------------------------------------------------------------------------
 
 bool all_finite(Executor& executor, const std::vector<Values>& values);
 // Whether the gradients of rows that these would give are; see Sok>BagsFinite.

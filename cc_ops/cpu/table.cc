@@ -24,11 +24,11 @@ Status Table::create(TableConfig config, std::shared_ptr<Allocator> allocator,
     return invalid_argument("table '", config.name, "': dimension must be at least 1, got ",
                             config.dimension);
   }
-  const std::int64_t rows = config.is_static() ? config.rows
-                            : config.max_capacity > 0
-                                ? std::min(std::max<std::int64_t>(config.capacity, 1),
-                                           config.max_capacity)
-                                : std::max<std::int64_t>(config.capacity, 1);
+  const std::int64_t rows =
+      config.is_static() ? config.rows
+      : config.max_capacity > 0
+          ? std::min(std::max<std::int64_t>(config.capacity, 1), config.max_capacity)
+          : std::max<std::int64_t>(config.capacity, 1);
   if (rows > kMostRows) {
     return invalid_argument("table '", config.name, "': ", rows, " rows asked for, at most ",
                             kMostRows, " fit one table of a rank");
@@ -70,7 +70,8 @@ std::vector<std::pair<std::string, std::int64_t>> Table::stats() const {
   std::int64_t groups_read = 0;
   for (std::uint32_t word = 0; word < 2 * index_.groups; ++word) {
     for (std::uint64_t full = match_full(index_.control[word]); full != 0; full &= full - 1) {
-      const std::uint32_t home = index_.home(index_.hash(index_.slots[word * 8 + first_byte(full)].key));
+      const std::uint32_t home =
+          index_.home(index_.hash(index_.slots[word * 8 + first_byte(full)].key));
       const std::uint32_t group = word / 2;
       groups_read += 1 + (group >= home ? group - home : group + index_.groups - home);
     }
@@ -102,9 +103,8 @@ void Table::find(const Key* ids, std::int64_t count, Row* rows) const {
     }
     return;
   }
-  visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
-    rows[i] = index_.find(ids[i], hash);
-  });
+  visit_ahead(index_, ids, count,
+              [&](std::int64_t i, std::uint64_t hash) { rows[i] = index_.find(ids[i], hash); });
 }
 
 Status Table::check_range(const Key* ids, std::int64_t count) const {
@@ -140,8 +140,8 @@ Status Table::reserve(Executor& executor, const std::vector<IdSpan>& spans) {
   std::int64_t ids = 0;
   for (const IdSpan& span : spans) ids += span.count;
   if (live_ + ids <= row_limit()) return {};
-  // The cheap bound was passed: count the keys that are really new, unless the batch is small next to
-  // the table; growing a little early then costs less than counting at every step.
+  // The cheap bound was passed: count the keys that are really new, unless the batch is small next
+  // to the table; growing a little early then costs less than counting at every step.
   const bool count = config_.max_capacity > 0 || ids > live_ / 2;
   const std::int64_t wanted = live_ + (count ? count_new(executor, spans) : ids);
   if (config_.max_capacity > 0 && wanted > config_.max_capacity) {
@@ -189,9 +189,9 @@ Status Table::grow_index(Executor& executor, std::int64_t keys) {
   grown.slots = static_cast<Slot*>(slots->data());
   grown.groups = groups;
   grown.hash_mask = config_.collide ? 0 : ~0ULL;
-  // Keys are known to be different: appending to a group is all there is to do. Slots come almost in the order
-  // of their hash, so that memory is walked in sequence, and threads keep to a range of both indices; what
-  // leaves its range is left for later.
+  // Keys are known to be different: appending to a group is all there is to do. Slots come almost
+  // in the order of their hash, so that memory is walked in sequence, and threads keep to a range
+  // of both indices; what leaves its range is left for later.
   const std::int64_t pieces =
       std::clamp<std::int64_t>(index_.groups / kGroupsAPiece, 1, executor.threads());
   std::vector<std::vector<Slot>> left(pieces);
@@ -352,8 +352,7 @@ std::shared_ptr<Snapshot> Table::snapshot(std::vector<int> planes, std::int64_t 
 }
 
 void Table::preserve(Executor& executor, const Row* rows, std::int64_t count) {
-  for_each_snapshot(
-      [&](Snapshot& snapshot) { snapshot.preserve(executor, *this, rows, count); });
+  for_each_snapshot([&](Snapshot& snapshot) { snapshot.preserve(executor, *this, rows, count); });
 }
 
 void Table::entries(std::vector<Key>* keys, std::vector<Row>* rows) const {

@@ -36,9 +36,9 @@ struct Lag {
   double decay = 0;  // what weight decay has left since then, as a logarithm
 };
 
-// A table in host memory: an index (none in a static table) and planes of rows behind it. Row numbers
-// address every plane, so a weight and its optimizer states cannot be separated. Slabs never move:
-// growth rebuilds the index and adds slabs, and copies no row.
+// A table in host memory: an index (none in a static table) and planes of rows behind it. Row
+// numbers address every plane, so a weight and its optimizer states cannot be separated. Slabs
+// never move: growth rebuilds the index and adds slabs, and copies no row.
 //
 // Callers serialise: const functions may run together, anything else runs alone, except that
 // find_or_insert may run on many threads between reserve and settle.
@@ -72,16 +72,17 @@ class Table {
   // The same for `rows` keys after a clear().
   Status reserve_total(std::int64_t rows);
   // Row numbers of ids; new ids get a row with its initial values in every plane. A row may be read
-  // only once all threads have returned: its inserter may still be filling it. With `blank` nobody fills new
-  // rows: the caller writes all of their planes.
+  // only once all threads have returned: its inserter may still be filling it. With `blank` nobody
+  // fills new rows: the caller writes all of their planes.
   void find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool blank = false);
-  // The same for ids that are all different, and of which no other thread has any: threads then wait for each
-  // other less.
+  // The same for ids that are all different, and of which no other thread has any: threads then
+  // wait for each other less.
   void find_or_insert_distinct(const Key* ids, std::int64_t count, Row* rows);
   // Ends a round of find_or_insert.
   void settle();
 
-  // The ids of the last training lookup, with their rows, until an update has used them or keys are forgotten.
+  // The ids of the last training lookup, with their rows, until an update has used them or keys are
+  // forgotten.
   void keep(std::shared_ptr<const Grouping> grouping) { grouping_ = std::move(grouping); }
   const std::shared_ptr<const Grouping>& grouping() const { return grouping_; }
 
@@ -128,7 +129,8 @@ class Table {
   void default_row(Key key, float* out) const;
 
  private:
-  // New rows that are initialised together: the stores to them are not held up by the atomics of the index.
+  // New rows that are initialised together: the stores to them are not held up by the atomics of
+  // the index.
   static constexpr std::int64_t kNewRows = 32;
 
   struct Plane {
@@ -163,10 +165,10 @@ class Table {
   std::size_t slabs_ = 0;       // slabs that every plane has
   std::int64_t slab_rows_ = 0;  // rows in them
 
-  std::int64_t live_ = 0;       // keys in the index
-  std::int64_t deleted_ = 0;    // slots marked deleted
-  std::int64_t next_row_ = 0;   // rows below were given out at some time
-  std::vector<Row> free_rows_;  // rows of erased keys
+  std::int64_t live_ = 0;                  // keys in the index
+  std::int64_t deleted_ = 0;               // slots marked deleted
+  std::int64_t next_row_ = 0;              // rows below were given out at some time
+  std::vector<Row> free_rows_;             // rows of erased keys
   std::atomic<std::int64_t> inserted_{0};  // since the last settle
   std::int64_t total_inserted_ = 0, total_erased_ = 0, growths_ = 0;
   Lag lag_;

@@ -89,19 +89,19 @@ void Table::initialize_rows(const Key* keys, const Row* rows, std::int64_t count
 }
 
 void Table::initialize_static(Executor& executor) {
-  executor.parallel_for(
-      config_.rows, config_.dimension * 5, [this](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t first = begin; first < end; first += kNewRows) {
-          Key keys[kNewRows];
-          Row rows[kNewRows];
-          const std::int64_t count = std::min(kNewRows, end - first);
-          for (std::int64_t i = 0; i < count; ++i) {
-            keys[i] = (first + i) * config_.id_stride + config_.id_offset;
-            rows[i] = static_cast<Row>(first + i);
-          }
-          initialize_rows(keys, rows, count);
-        }
-      });
+  executor.parallel_for(config_.rows, config_.dimension * 5,
+                        [this](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t first = begin; first < end; first += kNewRows) {
+                            Key keys[kNewRows];
+                            Row rows[kNewRows];
+                            const std::int64_t count = std::min(kNewRows, end - first);
+                            for (std::int64_t i = 0; i < count; ++i) {
+                              keys[i] = (first + i) * config_.id_stride + config_.id_offset;
+                              rows[i] = static_cast<Row>(first + i);
+                            }
+                            initialize_rows(keys, rows, count);
+                          }
+                        });
 }
 
 void Table::default_row(Key key, float* out) const {

@@ -47,7 +47,8 @@ void find_rows(Executor& executor, Table* table, Prepared* prepared) {
   prepared->rows.resize(prepared->count);
   const Insertions insertions({table});
   executor.parallel_for(prepared->count, 30, [&](std::int64_t begin, std::int64_t end) {
-    table->find_or_insert_distinct(prepared->keys + begin, end - begin, prepared->rows.data() + begin);
+    table->find_or_insert_distinct(prepared->keys + begin, end - begin,
+                                   prepared->rows.data() + begin);
   });
 }
 
@@ -114,8 +115,7 @@ Status update(Executor& executor, std::vector<TableUpdate>& updates, std::int64_
     }
     SOK_RETURN_IF_ERROR(u.table->attach_planes(planes));
     SOK_RETURN_IF_ERROR(merge_keys(executor, u, &prepared[i]));
-    SOK_RETURN_IF_ERROR(
-        u.table->reserve(executor, {{prepared[i].keys, prepared[i].count}}));
+    SOK_RETURN_IF_ERROR(u.table->reserve(executor, {{prepared[i].keys, prepared[i].count}}));
   }
   for (std::size_t i = 0; i < updates.size(); ++i) {
     const TableUpdate& u = updates[i];

@@ -41,16 +41,16 @@ __attribute__((always_inline)) inline void update_row(const O& optimizer, const 
 
 // The compiler does not clone templates, so each pair of optimizer and row type gets a function of
 // its own, chosen by the type of its first argument.
-#define SOK_DEFINE_UPDATE(O, T)                                                                   \
-  SOK_VECTOR_CLONES void update_one(const O& optimizer, const Common& common,                    \
-                                    T* __restrict weights, const float* __restrict gradient,     \
-                                    float scale, float* __restrict s0, float* __restrict s1,     \
-                                    float* __restrict s2, std::int64_t width) {                  \
-    update_row(optimizer, common, weights, gradient, scale, s0, s1, s2, width);                  \
+#define SOK_DEFINE_UPDATE(O, T)                                                              \
+  SOK_VECTOR_CLONES void update_one(const O& optimizer, const Common& common,                \
+                                    T* __restrict weights, const float* __restrict gradient, \
+                                    float scale, float* __restrict s0, float* __restrict s1, \
+                                    float* __restrict s2, std::int64_t width) {              \
+    update_row(optimizer, common, weights, gradient, scale, s0, s1, s2, width);              \
   }
-#define SOK_DEFINE_UPDATES(O)    \
-  SOK_DEFINE_UPDATE(O, float)    \
-  SOK_DEFINE_UPDATE(O, Half)     \
+#define SOK_DEFINE_UPDATES(O) \
+  SOK_DEFINE_UPDATE(O, float) \
+  SOK_DEFINE_UPDATE(O, Half)  \
   SOK_DEFINE_UPDATE(O, BFloat16)
 SOK_FOR_EACH_OPTIMIZER(SOK_DEFINE_UPDATES)
 #undef SOK_DEFINE_UPDATES

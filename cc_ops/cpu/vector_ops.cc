@@ -65,17 +65,18 @@ SOK_VECTOR_CLONES bool all_in_range(const Key* ids, std::int64_t count, std::int
   return outside == 0;
 }
 
-SOK_VECTOR_CLONES void rows_of_ids(const Key* ids, std::int64_t count, std::int64_t rows, Row* out) {
+SOK_VECTOR_CLONES void rows_of_ids(const Key* ids, std::int64_t count, std::int64_t rows,
+                                   Row* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     const bool inside = static_cast<std::uint64_t>(ids[i]) < static_cast<std::uint64_t>(rows);
     out[i] = inside ? static_cast<Row>(ids[i]) : kNoRow;
   }
 }
 
-#define SOK_DEFINE_SUM_ROWS(T, value, name)                                                      \
+#define SOK_DEFINE_SUM_ROWS(T, value, name)                                                       \
   SOK_VECTOR_CLONES void sum_rows(const T* const* rows, const float* weights, std::int64_t count, \
-                                  std::int64_t width, bool start, float* out) {                  \
-    sum_all(rows, weights, count, width, start, out);                                            \
+                                  std::int64_t width, bool start, float* out) {                   \
+    sum_all(rows, weights, count, width, start, out);                                             \
   }
 SOK_FOR_EACH_ROW_TYPE(SOK_DEFINE_SUM_ROWS)
 #undef SOK_DEFINE_SUM_ROWS

@@ -13,7 +13,8 @@
 // Sanitizers cannot follow the resolver of a multiversioned function.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(SOK_SANITIZE)
 #define SOK_HAS_VECTOR_CLONES
-#define SOK_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define SOK_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SOK_VECTOR_CLONES
 #endif

@@ -21,12 +21,12 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// A body on its way. It may outlive the op, if that has given up waiting: it holds all that the body
-// needs, and touches the op's context only if it ends first.
+// A body on its way. It may outlive the op, if that has given up waiting: it holds all that the
+// body needs, and touches the op's context only if it ends first.
 class Call final : public WatchedCollective {
  public:
-  Call(OpKernelContext* context, AsyncOpKernel::DoneCallback done, std::string name, std::string stage,
-       double timeout)
+  Call(OpKernelContext* context, AsyncOpKernel::DoneCallback done, std::string name,
+       std::string stage, double timeout)
       : context_(context),
         done_(std::move(done)),
         name_(std::move(name)),
@@ -108,8 +108,8 @@ class CollectiveOp final : public AsyncOpKernel {
                       absl::InvalidArgumentError("Sok>Collective: there are no splits"), done);
     FunctionLibraryRuntime::Handle body;
     OP_REQUIRES_OK_ASYNC(
-        context,
-        library->Instantiate(body_.name(), tensorflow::AttrSlice(&body_.attr()), &body), done);
+        context, library->Instantiate(body_.name(), tensorflow::AttrSlice(&body_.attr()), &body),
+        done);
     std::vector<Tensor> arguments;
     for (int i = 1; i < context->num_inputs(); ++i) arguments.push_back(context->input(i));
     const StageCount sent = sent_by(arguments);

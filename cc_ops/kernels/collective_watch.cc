@@ -42,8 +42,8 @@ class Watch {
       started_ = true;
     }
     const Clock::time_point now = Clock::now();
-    const auto limit = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(seconds));
+    const auto limit =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     const std::int64_t step = ++steps_[name];
     running_.push_back({name, step, now, now + limit, std::move(collective)});
     // Waking the thread for each collective would cost more than the collective of a small batch.
@@ -69,8 +69,7 @@ class Watch {
     out << "{\"failed\": \"" << failed_ << "\"";
     if (!running_.empty()) {
       const Running& oldest = running_.front();
-      out << ", \"name\": \"" << oldest.name << "\", \"step\": " << oldest.step
-          << ", \"seconds\": "
+      out << ", \"name\": \"" << oldest.name << "\", \"step\": " << oldest.step << ", \"seconds\": "
           << std::chrono::duration<double>(Clock::now() - oldest.start).count();
     }
     out << "}";
@@ -139,9 +138,7 @@ std::int64_t begin_collective(const std::string& name, double seconds,
 
 void end_collective(const WatchedCollective* collective) { Watch::get().remove(collective); }
 
-std::string explain_failure(const std::string& name) {
-  return Watch::get().explain(name);
-}
+std::string explain_failure(const std::string& name) { return Watch::get().explain(name); }
 
 }  // namespace sok
 

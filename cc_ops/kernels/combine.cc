@@ -94,7 +94,8 @@ class CombineGradientsOp final : public CombineBase {
     SOK_RETURN_IF_ERROR(read(context, &features));
     tensorflow::OpInputList gradients, weights, rows;
     if (!context->input_list("gradients", &gradients).ok() ||
-        !context->input_list("weights", &weights).ok() || !context->input_list("rows", &rows).ok()) {
+        !context->input_list("weights", &weights).ok() ||
+        !context->input_list("rows", &rows).ok()) {
       return {Code::kInternal, "CombineGradients: inputs are missing"};
     }
     std::vector<std::vector<cpu::CombineFeature>> of_table(inputs_.tables());
@@ -103,8 +104,8 @@ class CombineGradientsOp final : public CombineBase {
       cpu::CombineFeature& feature = features[f];
       if (gradients[f].NumElements() != feature.bags.bags * feature.width) {
         return invalid_argument("feature ", f, ": the gradient's shape ",
-                                gradients[f].shape().DebugString(), " is not [",
-                                feature.bags.bags, ", ", feature.width, "]");
+                                gradients[f].shape().DebugString(), " is not [", feature.bags.bags,
+                                ", ", feature.width, "]");
       }
       feature.output = {row_type_of(output_types_[f]), gradients[f].data()};
       of_table[inputs_.table_of(f)].push_back(feature);
@@ -121,8 +122,8 @@ class CombineGradientsOp final : public CombineBase {
       std::vector<float> converted(feature.output.type == RowType::kFloat32 ? 0 : count);
       with_row_type(feature.output.type, [&](auto type) {
         const auto* g = static_cast<const decltype(type)*>(feature.output.data);
-        feature.output = {RowType::kFloat32, const_cast<float*>(cpu::direct_or_converted(
-                                                 g, count, converted.data()))};
+        feature.output = {RowType::kFloat32,
+                          const_cast<float*>(cpu::direct_or_converted(g, count, converted.data()))};
       });
       cpu::combine_weight_gradients(executor, feature, out);
     }

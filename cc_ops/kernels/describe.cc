@@ -25,18 +25,17 @@ std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 std::string describe() {
   using sok::OptimizerSpec;
   using sok::StateSpec;
-  const std::string optimizers =
-      json_list(sok::optimizer_specs(), [](const OptimizerSpec& spec) {
-        return "{\"name\": " + quoted(spec.name) + ", \"hyper\": " + json_list(spec.hyper, quoted) +
-               ", \"states\": " +
-               json_list(spec.states,
-                         [](const StateSpec& state) {
-                           return "{\"name\": " + quoted(state.name) + ", \"per_row\": " +
-                                  (state.per_row ? "true" : "false") +
-                                  ", \"initial\": " + quoted(state.initial) + "}";
-                         }) +
-               ", \"catch_up\": " + quoted(sok::kCatchUpNames[static_cast<int>(spec.catch_up)]) + "}";
-      });
+  const std::string optimizers = json_list(sok::optimizer_specs(), [](const OptimizerSpec& spec) {
+    return "{\"name\": " + quoted(spec.name) + ", \"hyper\": " + json_list(spec.hyper, quoted) +
+           ", \"states\": " +
+           json_list(spec.states,
+                     [](const StateSpec& state) {
+                       return "{\"name\": " + quoted(state.name) +
+                              ", \"per_row\": " + (state.per_row ? "true" : "false") +
+                              ", \"initial\": " + quoted(state.initial) + "}";
+                     }) +
+           ", \"catch_up\": " + quoted(sok::kCatchUpNames[static_cast<int>(spec.catch_up)]) + "}";
+  });
   std::string row_types;
 #define SOK_ROW_TYPE_NAME(T, value, name) \
   row_types += (row_types.empty() ? "\"" #name "\"" : ", \"" #name "\"");

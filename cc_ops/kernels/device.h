@@ -1,8 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two devices an op can run on. Each kernel is one class template over them: a device says what its
-// table is and runs the stages; the checks and the order of things are written once.
+// The two devices an op can run on. Each kernel is one class template over them: a device says what
+// its table is and runs the stages; the checks and the order of things are written once.
 #ifndef SOK_KERNELS_DEVICE_H_
 #define SOK_KERNELS_DEVICE_H_
 
@@ -53,7 +53,8 @@ class CpuDevice {
   // Whether the host may read the op's inputs.
   static constexpr bool kOnHost = true;
 
-  explicit CpuDevice(tensorflow::OpKernelContext* context) : context_(context), executor_(context) {}
+  explicit CpuDevice(tensorflow::OpKernelContext* context)
+      : context_(context), executor_(context) {}
 
   Status create(TableConfig config, std::unique_ptr<Table>* table) {
     const Initializer initializer = config.initializer;
@@ -66,10 +67,12 @@ class CpuDevice {
 
   Status lookup(const std::vector<LookupFeature>& features, bool insert) {
     if (!insert) return cpu::lookup(executor_, features, insert);
-    // The op's inputs, which nobody writes to while they are held. Not the tables: they would hold themselves.
+    // The op's inputs, which nobody writes to while they are held. Not the tables: they would hold
+    // themselves.
     auto inputs = std::make_shared<std::vector<tensorflow::Tensor>>();
     for (int i = 0; i < context_->num_inputs(); ++i) {
-      if (context_->input_dtype(i) != tensorflow::DT_RESOURCE) inputs->push_back(context_->input(i));
+      if (context_->input_dtype(i) != tensorflow::DT_RESOURCE)
+        inputs->push_back(context_->input(i));
     }
     return cpu::lookup(executor_, features, insert, std::move(inputs));
   }
@@ -295,15 +298,15 @@ class GpuDevice {
     Key* keys = nullptr;
     float* gradients = nullptr;
     std::int64_t keys_count = 0;
-    SOK_RETURN_IF_ERROR(cuda::merge(
-        context_, &table, features,
-        [&](std::int64_t count, Key** keys_out, float** gradients_out) -> Status {
-          SOK_RETURN_IF_ERROR(allocate(count, &keys, &gradients));
-          *keys_out = keys;
-          *gradients_out = gradients;
-          keys_count = count;
-          return {};
-        }));
+    SOK_RETURN_IF_ERROR(
+        cuda::merge(context_, &table, features,
+                    [&](std::int64_t count, Key** keys_out, float** gradients_out) -> Status {
+                      SOK_RETURN_IF_ERROR(allocate(count, &keys, &gradients));
+                      *keys_out = keys;
+                      *gradients_out = gradients;
+                      keys_count = count;
+                      return {};
+                    }));
     if (max_norm <= 0) return finish({&table});
     return cuda::max_norm_gradients(context_, &table, keys, keys_count, max_norm, gradients);
   }
@@ -402,8 +405,7 @@ class GpuDevice {
     SOK_RETURN_IF_ERROR(cuda::reserve(context_, &table, {{keys, count}}));
     SOK_RETURN_IF_ERROR(cuda::resolve(context_, &table, keys, count, true, rows.as<Row>()));
     for (const auto& [plane, values] : planes) {
-      SOK_RETURN_IF_ERROR(
-          cuda::write_plane(context_, table, plane, rows.as<Row>(), count, values));
+      SOK_RETURN_IF_ERROR(cuda::write_plane(context_, table, plane, rows.as<Row>(), count, values));
     }
     return {};
   }
@@ -427,8 +429,9 @@ class GpuDevice {
       const std::size_t bytes = static_cast<std::size_t>(count * table.plane_spec(plane).width) * 4;
       cuda::Buffer copy = context_.allocate(std::max<std::size_t>(1, bytes));
       if (copy.data == nullptr) {
-        return resource_exhausted("table '", table.config().name, "': no device memory for a copy of ",
-                                  bytes, " bytes; dump it with blocking=True");
+        return resource_exhausted("table '", table.config().name,
+                                  "': no device memory for a copy of ", bytes,
+                                  " bytes; dump it with blocking=True");
       }
       SOK_RETURN_IF_ERROR(cuda::read_plane(context_, table, plane,
                                            snapshot->rows_.as<Row>() + snapshot->cursor_, count,
@@ -443,8 +446,7 @@ class GpuDevice {
   Status read_snapshot(Table& table, Snapshot& snapshot, std::int64_t limit, KeysOut&& keys_out,
                        PlaneOut&& plane_out) {
     const std::int64_t begin = snapshot.cursor_;
-    const std::int64_t count =
-        std::min(std::max<std::int64_t>(limit, 1), snapshot.count_ - begin);
+    const std::int64_t count = std::min(std::max<std::int64_t>(limit, 1), snapshot.count_ - begin);
     snapshot.cursor_ += count;
     Key* out = nullptr;
     SOK_RETURN_IF_ERROR(keys_out(count, &out));
@@ -488,7 +490,8 @@ class GpuDevice {
    private:
     cuda::Buffer take(std::size_t bytes, tensorflow::AllocatorAttributes attributes) {
       auto tensor = std::make_shared<tensorflow::Tensor>();
-      const tensorflow::TensorShape shape({static_cast<std::int64_t>(std::max<std::size_t>(1, bytes))});
+      const tensorflow::TensorShape shape(
+          {static_cast<std::int64_t>(std::max<std::size_t>(1, bytes))});
       if (!context_->allocate_temp(tensorflow::DT_UINT8, shape, tensor.get(), attributes).ok()) {
         return {};
       }

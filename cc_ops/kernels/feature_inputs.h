@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cc_ops/core/status.h"
 #include "cc_ops/core/batch.h"
+#include "cc_ops/core/status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -27,8 +27,8 @@ class FeatureInputs {
   float table_max_norm(int table) const { return max_norms_[table]; }
   bool weighted(int feature) const { return weighted_[feature]; }
 
-  // The bags of every feature, pointing into the op's inputs. Row splits are checked if the host may
-  // read them; kernels on a device clamp them instead.
+  // The bags of every feature, pointing into the op's inputs. Row splits are checked if the host
+  // may read them; kernels on a device clamp them instead.
   Status read(tensorflow::OpKernelContext* context, bool on_host, std::vector<Bags>* bags) const;
 
  private:

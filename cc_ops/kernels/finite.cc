@@ -69,10 +69,14 @@ class BagsFiniteOp final : public OpKernel {
   std::vector<tensorflow::DataType> output_types_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("Sok>AllFinite").Device(tensorflow::DEVICE_CPU), AllFiniteOp<CpuDevice>);
-SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>AllFinite").Device(tensorflow::DEVICE_GPU), AllFiniteOp<GpuDevice>));
-REGISTER_KERNEL_BUILDER(Name("Sok>BagsFinite").Device(tensorflow::DEVICE_CPU), BagsFiniteOp<CpuDevice>);
-SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>BagsFinite").Device(tensorflow::DEVICE_GPU), BagsFiniteOp<GpuDevice>));
+REGISTER_KERNEL_BUILDER(Name("Sok>AllFinite").Device(tensorflow::DEVICE_CPU),
+                        AllFiniteOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>AllFinite").Device(tensorflow::DEVICE_GPU),
+                                   AllFiniteOp<GpuDevice>));
+REGISTER_KERNEL_BUILDER(Name("Sok>BagsFinite").Device(tensorflow::DEVICE_CPU),
+                        BagsFiniteOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>BagsFinite").Device(tensorflow::DEVICE_GPU),
+                                   BagsFiniteOp<GpuDevice>));
 
 }  // namespace
 }  // namespace sok

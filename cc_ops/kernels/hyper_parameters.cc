@@ -61,8 +61,10 @@ class HyperParametersOp final : public OpKernel {
   std::vector<float> values_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("Sok>HyperParameters").Device(tensorflow::DEVICE_CPU), HyperParametersOp<CpuDevice>);
-SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>HyperParameters").Device(tensorflow::DEVICE_GPU), HyperParametersOp<GpuDevice>));
+REGISTER_KERNEL_BUILDER(Name("Sok>HyperParameters").Device(tensorflow::DEVICE_CPU),
+                        HyperParametersOp<CpuDevice>);
+SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name("Sok>HyperParameters").Device(tensorflow::DEVICE_GPU),
+                                   HyperParametersOp<GpuDevice>));
 
 }  // namespace
 }  // namespace sok

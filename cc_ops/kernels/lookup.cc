@@ -50,10 +50,8 @@ class LookupOp final : public OpKernel {
           !status.ok()) {
         return resource_exhausted(std::string(status.message()));
       }
-      features.push_back({&table,
-                          bags[f],
-                          {row_type_of(output_types_[f]), output->data()},
-                          inputs_.max_norm(f)});
+      features.push_back(
+          {&table, bags[f], {row_type_of(output_types_[f]), output->data()}, inputs_.max_norm(f)});
     }
     return Device(context).lookup(features, training_);
   }
@@ -102,9 +100,9 @@ class WeightGradientsOp final : public OpKernel {
                                 gradients[f].shape().DebugString(), " is not [", bags[f].bags, ", ",
                                 inputs_.dimension(f), "]");
       }
-      SOK_RETURN_IF_ERROR(device.weight_gradients(
-          {&table, bags[f], {}, inputs_.max_norm(f)}, gradients[f].flat<float>().data(),
-          output->flat<float>().data()));
+      SOK_RETURN_IF_ERROR(device.weight_gradients({&table, bags[f], {}, inputs_.max_norm(f)},
+                                                  gradients[f].flat<float>().data(),
+                                                  output->flat<float>().data()));
     }
     return {};
   }

@@ -32,8 +32,7 @@ class MergeOp final : public OpKernel {
  private:
   Status run(OpKernelContext* context, const LockedTables<Table>& tables) {
     std::vector<std::vector<typename Device::MergeFeature>> features;
-    SOK_RETURN_IF_ERROR(
-        read_merge_features<Device>(context, inputs_, output_types_, &features));
+    SOK_RETURN_IF_ERROR(read_merge_features<Device>(context, inputs_, output_types_, &features));
     Device device(context);
     for (int t = 0; t < inputs_.tables(); ++t) {
       const std::int64_t width = inputs_.table_dimension(t);

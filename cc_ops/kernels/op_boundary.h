@@ -66,8 +66,7 @@ void run_op(tensorflow::OpKernelContext* context, Body&& body) {
   } catch (const std::bad_alloc&) {
     status = resource_exhausted(context->op_kernel().type_string(), ": out of host memory");
   } catch (const std::exception& error) {
-    status = {Code::kInternal,
-              concat(context->op_kernel().type_string(), ": ", error.what())};
+    status = {Code::kInternal, concat(context->op_kernel().type_string(), ": ", error.what())};
   }
   if (!status.ok()) context->CtxFailure(to_tensorflow(status));
   StageCount count;

@@ -97,10 +97,10 @@ class CheckRefusedOp final : public OpKernel {
       for (std::int64_t rank = 0; rank < refused.dimension(0); ++rank) {
         const std::int64_t table = refused(rank, 0);
         if (table < 0 || table >= static_cast<std::int64_t>(tables_.size())) continue;
-        return invalid_argument("table '", tables_[table], "': id ", refused(rank, 3),
-                                " at position ", refused(rank, 2), " of rank ", rank,
-                                " is out of range: the table has ", rows_[table],
-                                " rows (pass out_of_range=\"zero\" or \"clip\" to accept such ids)");
+        return invalid_argument(
+            "table '", tables_[table], "': id ", refused(rank, 3), " at position ",
+            refused(rank, 2), " of rank ", rank, " is out of range: the table has ", rows_[table],
+            " rows (pass out_of_range=\"zero\" or \"clip\" to accept such ids)");
       }
       return {};
     });

@@ -29,9 +29,8 @@ class RouteBagsOp final : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("out_of_range", &policies));
     OP_REQUIRES_OK(context, context->GetAttr("keep_empty", &keep_empty_));
     const auto count = static_cast<std::size_t>(inputs_.tables());
-    OP_REQUIRES(
-        context, owners.size() == count && rows.size() == count && policies.size() == count,
-        absl::InvalidArgumentError("owners, rows and out_of_range need one entry a table"));
+    OP_REQUIRES(context, owners.size() == count && rows.size() == count && policies.size() == count,
+                absl::InvalidArgumentError("owners, rows and out_of_range need one entry a table"));
     for (std::size_t t = 0; t < count; ++t) {
       OP_REQUIRES(context, owners[t] < ranks_,
                   absl::InvalidArgumentError(concat("table ", t, " belongs to rank ", owners[t],
@@ -62,17 +61,15 @@ class RouteBagsOp final : public OpKernel {
     for (std::int64_t block : blocks) total += block;
     Tensor *buffer = nullptr, *counts = nullptr, *refused = nullptr, *sources = nullptr;
     SOK_RETURN_IF_ERROR(allocate(context, 0, TensorShape({total}), &buffer));
-    SOK_RETURN_IF_ERROR(
-        allocate(context, 1, TensorShape({ranks_, 2 * inputs_.tables()}), &counts));
+    SOK_RETURN_IF_ERROR(allocate(context, 1, TensorShape({ranks_, 2 * inputs_.tables()}), &counts));
     SOK_RETURN_IF_ERROR(allocate(context, 2, TensorShape({4}), &refused));
-    SOK_RETURN_IF_ERROR(
-        allocate(context, 3, TensorShape({weighted_ ? route.ids() : 0}), &sources));
+    SOK_RETURN_IF_ERROR(allocate(context, 3, TensorShape({weighted_ ? route.ids() : 0}), &sources));
     std::copy(blocks.begin(), blocks.end(), counts->flat<std::int64_t>().data());
     std::vector<std::int64_t*> targets;
     for (int t = 0; t < inputs_.tables(); ++t) {
       Tensor* target = nullptr;
-      SOK_RETURN_IF_ERROR(
-          allocate(context, 4 + t, TensorShape({route.parts(static_cast<std::size_t>(t))}), &target));
+      SOK_RETURN_IF_ERROR(allocate(
+          context, 4 + t, TensorShape({route.parts(static_cast<std::size_t>(t))}), &target));
       targets.push_back(target->flat<std::int64_t>().data());
     }
     auto record = refused->flat<std::int64_t>();

@@ -102,7 +102,8 @@ absl::Status find_snapshot(OpKernelContext* context, int input,
                            tensorflow::core::RefCountPtr<SnapshotResource<Device>>* snapshot) {
   const Tensor& handle = context->input(input);
   if (handle.NumElements() != 1) return absl::InvalidArgumentError("snapshot must be one handle");
-  return tensorflow::LookupResource(context, handle.flat<tensorflow::ResourceHandle>()(0), snapshot);
+  return tensorflow::LookupResource(context, handle.flat<tensorflow::ResourceHandle>()(0),
+                                    snapshot);
 }
 
 template <typename Device>
@@ -127,7 +128,8 @@ class TableSnapshotReadOp final : public OpKernel {
     const Tensor& limit = context->input(2);
     if (resource.table() != &table || limit.NumElements() != 1 ||
         static_cast<std::size_t>(context->num_outputs()) != snapshot.planes().size() + 1) {
-      return invalid_argument("TableSnapshotRead: table '", table.config().name, "' is not the one that the ",
+      return invalid_argument("TableSnapshotRead: table '", table.config().name,
+                              "' is not the one that the ",
                               "snapshot is of, or it has other planes, or limit is not one number");
     }
     return Device(context).read_snapshot(
@@ -181,9 +183,9 @@ class TableReserveOp final : public OpKernel {
 };
 
 // `...`: what a GPU kernel keeps in host memory.
-#define SOK_REGISTER(op, kernel, ...)                                                            \
-  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel<CpuDevice>);           \
-  SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU) __VA_ARGS__,        \
+#define SOK_REGISTER(op, kernel, ...)                                                     \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel<CpuDevice>);    \
+  SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU) __VA_ARGS__, \
                                      kernel<GpuDevice>))
 #define SOK_HOST(name) .HostMemory(name)
 SOK_REGISTER("Sok>TableSnapshot", TableSnapshotOp,

@@ -14,11 +14,11 @@ namespace sok {
 struct StageCount {
   std::int64_t calls = 0;
   double seconds = 0;
-  std::int64_t sent_bytes = 0;  // to other ranks
-  std::int64_t sent_rows = 0;   // slices along the first dimension, to other ranks
+  std::int64_t sent_bytes = 0;              // to other ranks
+  std::int64_t sent_rows = 0;               // slices along the first dimension, to other ranks
   std::vector<std::int64_t> sent_bytes_to;  // by rank, where the stage says what each one gets
-  std::int64_t gpu_calls = 0;   // of the calls, those on a GPU
-  std::int64_t gpu_kernels = 0; // that they launched
+  std::int64_t gpu_calls = 0;               // of the calls, those on a GPU
+  std::int64_t gpu_kernels = 0;             // that they launched
 };
 
 // Adds to the counters of a stage. From any thread.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Creation of tables, and the ops on a whole table: size, counters, export, import, erase.
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +37,8 @@ absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   config->row_type = row_type_of(row_type);
   TF_RETURN_IF_ERROR(context->GetAttr("dimension", &config->dimension));
   if (config->dimension < 1 || config->dimension > kMostColumns) {
-    return absl::InvalidArgumentError(concat("table '", config->name, "': dimension must be at least 1 and at most ",
+    return absl::InvalidArgumentError(concat("table '", config->name,
+                                             "': dimension must be at least 1 and at most ",
                                              kMostColumns, ", got ", config->dimension));
   }
   TF_RETURN_IF_ERROR(context->GetAttr("rows", &config->rows));
@@ -59,9 +60,9 @@ absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   TF_RETURN_IF_ERROR(context->GetAttr("collide", &config->collide));
   if (config->default_row == DefaultRow::kVector &&
       static_cast<std::int64_t>(config->default_vector.size()) != config->dimension) {
-    return absl::InvalidArgumentError(
-        concat("table '", config->name, "': the default vector has ",
-               config->default_vector.size(), " values, the dimension is ", config->dimension));
+    return absl::InvalidArgumentError(concat("table '", config->name, "': the default vector has ",
+                                             config->default_vector.size(),
+                                             " values, the dimension is ", config->dimension));
   }
   return absl::OkStatus();
 }
@@ -103,8 +104,8 @@ class TableOp final : public OpKernel {
   TableConfig config_;
 };
 
-// What the ops on one table share: its lock, and errors. With `ReadsRows` the rows are up to date before
-// the op runs.
+// What the ops on one table share: its lock, and errors. With `ReadsRows` the rows are up to date
+// before the op runs.
 template <typename Device, bool Exclusive, bool ReadsRows = false>
 class OneTableOp : public OpKernel {
  public:
@@ -211,8 +212,8 @@ class TableExportOp final : public OneTableOp<Device, false, true> {
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       planes.push_back(table.plane_index(planes_[p]));
       if (planes.back() < 0) {
-        return {Code::kNotFound, concat("table '", table.config().name, "' has no plane '",
-                                        planes_[p], "'")};
+        return {Code::kNotFound,
+                concat("table '", table.config().name, "' has no plane '", planes_[p], "'")};
       }
       if (table.plane_spec(planes.back()).width != widths_[p]) {
         return invalid_argument("table '", table.config().name, "': plane '", planes_[p],
@@ -304,8 +305,9 @@ class TableImportOp final : public OneTableOp<Device, true, true> {
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       const Tensor& v = values[p];
       const int index = table.plane_index(planes_[p]);
-      const std::int64_t width =
-          index >= 0 ? table.plane_spec(index).width : v.dims() == 2 ? v.dim_size(1) : -1;
+      const std::int64_t width = index >= 0      ? table.plane_spec(index).width
+                                 : v.dims() == 2 ? v.dim_size(1)
+                                                 : -1;
       if (v.dims() != 2 || v.dim_size(0) != count || v.dim_size(1) != width || width < 1) {
         return invalid_argument("table '", name, "': '", planes_[p], "' of ", count,
                                 " keys must have the shape [", count, ", ",
@@ -372,9 +374,9 @@ class TableSetSeedOp final : public OneTableOp<Device, true> {
 };
 
 // `...`: what a GPU kernel keeps in host memory.
-#define SOK_REGISTER(op, kernel, ...)                                                            \
-  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel<CpuDevice>);           \
-  SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU) __VA_ARGS__,        \
+#define SOK_REGISTER(op, kernel, ...)                                                     \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU), kernel<CpuDevice>);    \
+  SOK_ON_GPU(REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU) __VA_ARGS__, \
                                      kernel<GpuDevice>))
 #define SOK_HOST(name) .HostMemory(name)
 SOK_REGISTER("Sok>Table", TableOp, SOK_HOST("table"));

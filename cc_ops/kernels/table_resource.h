@@ -76,7 +76,8 @@ class LockedTables {
   }
 
   std::size_t size() const { return resources_.size(); }
-  // An error if a table is there twice: then neither its rows nor its new keys would be one thread's alone.
+  // An error if a table is there twice: then neither its rows nor its new keys would be one
+  // thread's alone.
   Status check_different() const {
     for (std::size_t i = 0; i < resources_.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {

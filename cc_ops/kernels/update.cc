@@ -50,8 +50,8 @@ class UpdateOp final : public OpKernel {
     if (!context->input_list("keys", &keys).ok() ||
         !context->input_list("gradients", &gradients).ok() ||
         !context->input_list("hyper", &hyper).ok() ||
-        !context->input("iterations", &iterations).ok() ||
-        !context->input("scale", &scale).ok() || !context->input("apply", &apply).ok()) {
+        !context->input("iterations", &iterations).ok() || !context->input("scale", &scale).ok() ||
+        !context->input("apply", &apply).ok()) {
       return {Code::kInternal, "Update: inputs are missing"};
     }
     std::vector<UpdateRequest> requests;

@@ -29,9 +29,10 @@ collective: its name, equal on all ranks.
 stage: the name under which bytes and time are counted.
 rank: of this process.
 ranks: how many there are.
-sends: what of the first input goes to other ranks, for the counters. 'splits': the second input says how
-  many slices each rank gets; 'shares': each rank gets a share, the first ones one slice more; 'all': each
-  rank gets everything; 'once': everything counts once, as the way that it takes is the transport's;
+sends: what of the first input goes to other ranks, for the counters. 'splits': the second input
+  says how many slices each rank gets; 'shares': each rank gets a share, the first ones one slice more;
+  'all': each rank gets everything; 'once': everything counts once, as the way
+  that it takes is the transport's;
   'nothing'.
 timeout: seconds after which it fails.
 )doc");

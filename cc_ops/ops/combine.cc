@@ -8,14 +8,14 @@ REGISTER_OP("Sok>Combine")
     .Input("row_splits: num_features * int64")
     .Input("weights: num_features * float")
     .Output("outputs: output_types")
-    .SOK_FEATURE_ATTRS
-    .Attr("row_types: list({float, half, bfloat16}) >= 1")
+    .SOK_FEATURE_ATTRS.Attr("row_types: list({float, half, bfloat16}) >= 1")
     .Attr("output_types: list({float, half, bfloat16}) >= 1")
     .SetShapeFn(sok::lookup_shape)
-    .Doc("Combines rows that have been fetched: one vector for each bag.\n\n"
-         "rows: for each table [n, dimension], a row for each different id.\n"
-         "ids: positions in the table's `rows`; -1 reads zeros. Else laid out as in Sok>Lookup.\n"
-         "outputs: one [batch, dimension] tensor a feature.\n" SOK_BAG_DOC);
+    .Doc(
+        "Combines rows that have been fetched: one vector for each bag.\n\n"
+        "rows: for each table [n, dimension], a row for each different id.\n"
+        "ids: positions in the table's `rows`; -1 reads zeros. Else laid out as in Sok>Lookup.\n"
+        "outputs: one [batch, dimension] tensor a feature.\n" SOK_BAG_DOC);
 
 REGISTER_OP("Sok>CombineGradients")
     .Input("rows: row_types")
@@ -25,8 +25,7 @@ REGISTER_OP("Sok>CombineGradients")
     .Input("gradients: output_types")
     .Output("row_gradients: num_tables * float")
     .Output("weight_gradients: num_features * float")
-    .SOK_FEATURE_ATTRS
-    .Attr("row_types: list({float, half, bfloat16}) >= 1")
+    .SOK_FEATURE_ATTRS.Attr("row_types: list({float, half, bfloat16}) >= 1")
     .Attr("output_types: list({float, half, bfloat16}) >= 1")
     .SetShapeFn([](sok::InferenceContext* c) {
       std::vector<sok::ShapeHandle> rows, weights;
@@ -37,9 +36,10 @@ REGISTER_OP("Sok>CombineGradients")
       for (const sok::ShapeHandle& shape : weights) c->set_output(output++, shape);
       return absl::OkStatus();
     })
-    .Doc("The gradients of Sok>Combine.\n\n"
-         "rows, ids: as in Sok>Combine.\n"
-         "gradients: of the outputs, [batch, dimension] a feature.\n"
-         "row_gradients: shaped as the rows, each summed in the order of the batch.\n"
-         "weight_gradients: shaped as the weights; zeros for a feature that has none.\n"
-         SOK_BAG_DOC);
+    .Doc(
+        "The gradients of Sok>Combine.\n\n"
+        "rows, ids: as in Sok>Combine.\n"
+        "gradients: of the outputs, [batch, dimension] a feature.\n"
+        "row_gradients: shaped as the rows, each summed in the order of the batch.\n"
+        "weight_gradients: shaped as the weights; zeros for a feature that has "
+        "none.\n" SOK_BAG_DOC);

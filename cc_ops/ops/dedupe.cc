@@ -18,7 +18,8 @@ REGISTER_OP("Sok>Dedupe")
       std::vector<sok::ShapeHandle> ids;
       TF_RETURN_IF_ERROR(c->input("ids", &ids));
       int output = 0;
-      for (std::size_t t = 0; t < rows.size(); ++t) c->set_output(output++, c->Vector(c->UnknownDim()));
+      for (std::size_t t = 0; t < rows.size(); ++t)
+        c->set_output(output++, c->Vector(c->UnknownDim()));
       for (const sok::ShapeHandle& shape : ids) c->set_output(output++, shape);
       c->set_output(output, c->Vector(4));
       return absl::OkStatus();

@@ -19,11 +19,13 @@ REGISTER_OP("Sok>BagsFinite")
     .Input("weights: num_features * float")
     .Input("gradients: output_types")
     .Output("finite: bool")
-    .SOK_FEATURE_ATTRS
-    .Attr("output_types: list({float, half, bfloat16}) >= 1")
+    .SOK_FEATURE_ATTRS.Attr("output_types: list({float, half, bfloat16}) >= 1")
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("Whether the gradients of rows that Sok>Merge would give are all finite, without summing them.\n\n"
-         "A gradient so large that a sum could overflow counts as infinite. That of a bag without ids, or whose\n"
-         "weights have the sum 0 and so reach no row, does not count.\n\n"
-         "gradients: of the lookup's outputs, [batch, dimension] a feature.\n"
-         "finite: a scalar.\n" SOK_BAG_DOC);
+    .Doc(
+        "Whether the gradients of rows that Sok>Merge would give are all finite, without summing "
+        "them.\n\n"
+        "A gradient so large that a sum could overflow counts as infinite. That of a bag without "
+        "ids, or whose\n"
+        "weights have the sum 0 and so reach no row, does not count.\n\n"
+        "gradients: of the lookup's outputs, [batch, dimension] a feature.\n"
+        "finite: a scalar.\n" SOK_BAG_DOC);

@@ -8,15 +8,15 @@ REGISTER_OP("Sok>Lookup")
     .Input("row_splits: num_features * int64")
     .Input("weights: num_features * float")
     .Output("outputs: output_types")
-    .SOK_FEATURE_ATTRS
-    .Attr("output_types: list({float, half, bfloat16}) >= 1")
+    .SOK_FEATURE_ATTRS.Attr("output_types: list({float, half, bfloat16}) >= 1")
     .Attr("training: bool")
     .SetIsStateful()
     .SetShapeFn(sok::lookup_shape)
-    .Doc("Finds, reads and combines the rows of all features of one call.\n\n"
-         "outputs: one [batch, dimension] tensor a feature.\n"
-         "training: whether unknown ids are inserted. Without, no table changes and unknown ids\n"
-         "  read the table's default row.\n" SOK_FEATURE_DOC);
+    .Doc(
+        "Finds, reads and combines the rows of all features of one call.\n\n"
+        "outputs: one [batch, dimension] tensor a feature.\n"
+        "training: whether unknown ids are inserted. Without, no table changes and unknown ids\n"
+        "  read the table's default row.\n" SOK_FEATURE_DOC);
 
 REGISTER_OP("Sok>WeightGradients")
     .Input("tables: num_tables * resource")
@@ -34,7 +34,8 @@ REGISTER_OP("Sok>WeightGradients")
       }
       return absl::OkStatus();
     })
-    .Doc("Gradients of a lookup with respect to the weights of its ids.\n\n"
-         "gradients: of the outputs, [batch, dimension] a feature.\n"
-         "weight_gradients: shaped as the weights; zeros for a feature that has none.\n"
-         SOK_FEATURE_DOC);
+    .Doc(
+        "Gradients of a lookup with respect to the weights of its ids.\n\n"
+        "gradients: of the outputs, [batch, dimension] a feature.\n"
+        "weight_gradients: shaped as the weights; zeros for a feature that has "
+        "none.\n" SOK_FEATURE_DOC);

@@ -25,7 +25,8 @@ REGISTER_OP("Sok>Merge")
       }
       return absl::OkStatus();
     })
-    .Doc("From gradients of a lookup's outputs to one summed gradient for each different key.\n\n"
-         "gradients: of the outputs, [batch, dimension] a feature.\n"
-         "keys: for each table its different ids in the batch.\n"
-         "key_gradients: [keys, dimension], summed over bags and features.\n" SOK_FEATURE_DOC);
+    .Doc(
+        "From gradients of a lookup's outputs to one summed gradient for each different key.\n\n"
+        "gradients: of the outputs, [batch, dimension] a feature.\n"
+        "keys: for each table its different ids in the batch.\n"
+        "key_gradients: [keys, dimension], summed over bags and features.\n" SOK_FEATURE_DOC);

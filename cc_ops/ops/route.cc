@@ -22,7 +22,8 @@ REGISTER_OP("Sok>Route")
       c->set_output(1, c->Matrix(ranks, tables));
       std::vector<sok::ShapeHandle> slots;
       TF_RETURN_IF_ERROR(c->input("slots", &slots));
-      for (std::size_t f = 0; f < slots.size(); ++f) c->set_output(static_cast<int>(f + 2), slots[f]);
+      for (std::size_t f = 0; f < slots.size(); ++f)
+        c->set_output(static_cast<int>(f + 2), slots[f]);
       return absl::OkStatus();
     })
     .Doc(R"doc(
@@ -45,8 +46,7 @@ REGISTER_OP("Sok>RouteBags")
     .Output("refused: int64")
     .Output("sources: int64")
     .Output("targets: num_tables * int64")
-    .SOK_FEATURE_ATTRS
-    .Attr("ranks: int >= 1")
+    .SOK_FEATURE_ATTRS.Attr("ranks: int >= 1")
     .Attr("owners: list(int)")
     .Attr("rows: list(int)")
     .Attr("out_of_range: list({'error', 'zero', 'clip'})")
@@ -62,18 +62,22 @@ REGISTER_OP("Sok>RouteBags")
       for (int t = 0; t < tables; ++t) c->set_output(4 + t, c->Vector(c->UnknownDim()));
       return absl::OkStatus();
     })
-    .Doc("Cuts every bag into parts, one for each rank that owns some of its ids.\n\n"
-         "ids: one tensor a feature: [batch, hotness], or [n] flat ids if ragged.\n"
-         "buffer: for each rank the ids of each table, as their owners know them, then for each table\n"
-         "  how many of them each part has.\n"
-         "counts: [ranks, 2 * tables], the lengths of these blocks.\n"
-         "refused: as of Sok>Dedupe.\n"
-         "sources: for each id its place among the ids of all features, in the order of travel; empty\n"
-         "  if no feature is weighted.\n"
-         "targets: for each table, for each part in the order of travel the bag it belongs to, counted\n"
-         "  over all features of the table.\n"
-         "owners, rows: as of Sok>Route. out_of_range: as of Sok>Dedupe.\n"
-         "keep_empty: every bag has a part on every rank, also one without ids.\n" SOK_BAG_DOC);
+    .Doc(
+        "Cuts every bag into parts, one for each rank that owns some of its ids.\n\n"
+        "ids: one tensor a feature: [batch, hotness], or [n] flat ids if ragged.\n"
+        "buffer: for each rank the ids of each table, as their owners know them, then for each "
+        "table\n"
+        "  how many of them each part has.\n"
+        "counts: [ranks, 2 * tables], the lengths of these blocks.\n"
+        "refused: as of Sok>Dedupe.\n"
+        "sources: for each id its place among the ids of all features, in the order of travel; "
+        "empty\n"
+        "  if no feature is weighted.\n"
+        "targets: for each table, for each part in the order of travel the bag it belongs to, "
+        "counted\n"
+        "  over all features of the table.\n"
+        "owners, rows: as of Sok>Route. out_of_range: as of Sok>Dedupe.\n"
+        "keep_empty: every bag has a part on every rank, also one without ids.\n" SOK_BAG_DOC);
 
 REGISTER_OP("Sok>CheckRefused")
     .Input("refused: int64")

@@ -11,29 +11,28 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
-// Attributes shared by the ops that take the features of one lookup: which table each feature reads,
-// how its bags are laid out and combined.
-#define SOK_FEATURE_ATTRS                                             \
-  Attr("num_tables: int >= 1")                                        \
-      .Attr("num_features: int >= 1")                                 \
-      .Attr("table_of: list(int)")                                    \
-      .Attr("combiners: list({'sum', 'mean', 'sqrtn'})")              \
-      .Attr("ragged: list(bool)")                                     \
-      .Attr("weighted: list(bool)")                                   \
-      .Attr("dimensions: list(int)")                                  \
+// Attributes shared by the ops that take the features of one lookup: which table each feature
+// reads, how its bags are laid out and combined.
+#define SOK_FEATURE_ATTRS                                \
+  Attr("num_tables: int >= 1")                           \
+      .Attr("num_features: int >= 1")                    \
+      .Attr("table_of: list(int)")                       \
+      .Attr("combiners: list({'sum', 'mean', 'sqrtn'})") \
+      .Attr("ragged: list(bool)")                        \
+      .Attr("weighted: list(bool)")                      \
+      .Attr("dimensions: list(int)")                     \
       .Attr("max_norms: list(float)")
 
-#define SOK_FEATURE_DOC                                                                       \
-  "tables: the tables of the call.\n"                                                        \
-  "ids: one tensor a feature: [batch, hotness], or [n] flat ids if ragged.\n"                \
-  SOK_BAG_DOC
+#define SOK_FEATURE_DOC               \
+  "tables: the tables of the call.\n" \
+  "ids: one tensor a feature: [batch, hotness], or [n] flat ids if ragged.\n" SOK_BAG_DOC
 
-#define SOK_BAG_DOC                                                                           \
-  "row_splits: [batch + 1] if ragged, else ignored.\n"                                       \
-  "weights: as many as ids if weighted, else ignored.\n"                                     \
-  "table_of: for each feature the position of its table in `tables`.\n"                      \
-  "combiners: for each feature how the rows of a bag become one vector.\n"                   \
-  "dimensions: the width of each table's rows.\n"                                            \
+#define SOK_BAG_DOC                                                        \
+  "row_splits: [batch + 1] if ragged, else ignored.\n"                     \
+  "weights: as many as ids if weighted, else ignored.\n"                   \
+  "table_of: for each feature the position of its table in `tables`.\n"    \
+  "combiners: for each feature how the rows of a bag become one vector.\n" \
+  "dimensions: the width of each table's rows.\n"                          \
   "max_norms: for each table the length to which longer rows are scaled down; 0: none.\n"
 
 namespace sok {

@@ -157,13 +157,15 @@ REGISTER_OP("Sok>TableSnapshot")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-The table as it is now, to be read piece by piece with TableSnapshotRead. It lives as long as its handle.
+The table as it is now, to be read piece by piece with TableSnapshotRead. It lives as long as
+its handle.
 
 rows: how many there are to be read.
 planes: names of planes that the table has.
 part, parts: of a static table, only this one of so many equal parts.
-beside_training: whether the table may change while the snapshot is read. A GPU then copies these planes
-  at once; in host memory changes are always allowed, and cost a copy of each row that changes.
+beside_training: whether the table may change while the snapshot is read. A GPU then copies these
+  planes at once; in host memory changes are always allowed, and cost a copy of each row
+  that changes.
 )doc");
 
 REGISTER_OP("Sok>TableSnapshotRead")
@@ -177,7 +179,8 @@ REGISTER_OP("Sok>TableSnapshotRead")
     .SetShapeFn([](InferenceContext* c) {
       const auto count = c->UnknownDim();
       c->set_output(0, c->Vector(count));
-      for (int i = 1; i < c->num_outputs(); ++i) c->set_output(i, c->Matrix(count, c->UnknownDim()));
+      for (int i = 1; i < c->num_outputs(); ++i)
+        c->set_output(i, c->Matrix(count, c->UnknownDim()));
       return absl::OkStatus();
     })
     .Doc(R"doc(

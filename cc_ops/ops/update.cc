@@ -46,12 +46,13 @@ REGISTER_OP("Sok>MergeUpdate")
     .Input("iterations: int64")
     .Input("scale: float")
     .Input("apply: bool")
-    .SOK_FEATURE_ATTRS
-    .Attr("output_types: list({float, half, bfloat16}) >= 1")
+    .SOK_FEATURE_ATTRS.Attr("output_types: list({float, half, bfloat16}) >= 1")
     .Attr("optimizers: list(string)")
     .Attr("initials: list(float)")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Sok>Merge and Sok>Update (local) in one: the gradients of rows are never stored.\n\n"
-         "gradients: of the lookup's outputs, [batch, dimension] a feature.\n"
-         "hyper, iterations, scale, apply, optimizers, initials: as for Sok>Update.\n" SOK_FEATURE_DOC);
+    .Doc(
+        "Sok>Merge and Sok>Update (local) in one: the gradients of rows are never stored.\n\n"
+        "gradients: of the lookup's outputs, [batch, dimension] a feature.\n"
+        "hyper, iterations, scale, apply, optimizers, initials: as for "
+        "Sok>Update.\n" SOK_FEATURE_DOC);

@@ -163,7 +163,8 @@ TEST(CreationTest, AttachingWithoutMemoryAddsNoPlane) {
   EXPECT_EQ(table->plane_count(), 3);
 }
 
-// A slot's number has 32 bits: an index that would need more is refused before any memory is asked for.
+// A slot's number has 32 bits: an index that would need more is refused before any memory is asked
+// for.
 TEST(CreationTest, MoreRowsThanSlotNumbersAreRefused) {
   const auto memory = std::make_shared<LimitedAllocator>();
   memory->left = 0;

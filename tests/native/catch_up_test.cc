@@ -30,8 +30,8 @@ TEST_P(CatchUpTest, RowsThatCatchUpAreThoseThatWereAlwaysThere) {
     // The range of the keys grows: some rows are new in each step, in both tables.
     for (Key& key : keys) key = static_cast<Key>(random.below(100 + 300 * step));
     for (float& g : gradients) g = static_cast<float>(random.below(2001)) / 1000.0f - 1.0f;
-    for (const auto& [table, reach] : {std::pair{at_once.get(), Reach::kGlobal},
-                                       std::pair{lazy.get(), Reach::kLazyGlobal}}) {
+    for (const auto& [table, reach] :
+         {std::pair{at_once.get(), Reach::kGlobal}, std::pair{lazy.get(), Reach::kLazyGlobal}}) {
       TableUpdate one = make_update(*table, GetParam().name, GetParam().hyper);
       one.reach = reach;
       one.keys = keys.data();
@@ -63,11 +63,11 @@ TEST_P(CatchUpTest, RowsThatCatchUpAreThoseThatWereAlwaysThere) {
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, CatchUpTest,
-    ::testing::Values(Rule{"sgd", {{"learning_rate", 0.1f}, {"weight_decay", 0.2f}}},
-                      Rule{"momentum", {{"learning_rate", 0.1f}, {"momentum", 0.9f}}},
-                      Rule{"rmsprop_centered_momentum",
-                           {{"learning_rate", 0.01f}, {"rho", 0.9f}, {"epsilon", 1e-2f},
-                            {"momentum", 0.7f}}}),
+    ::testing::Values(
+        Rule{"sgd", {{"learning_rate", 0.1f}, {"weight_decay", 0.2f}}},
+        Rule{"momentum", {{"learning_rate", 0.1f}, {"momentum", 0.9f}}},
+        Rule{"rmsprop_centered_momentum",
+             {{"learning_rate", 0.01f}, {"rho", 0.9f}, {"epsilon", 1e-2f}, {"momentum", 0.7f}}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CatchUpErrorTest, ARuleWithoutAClosedFormIsRefused) {

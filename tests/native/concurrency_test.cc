@@ -63,7 +63,8 @@ TEST_P(ConcurrencyTest, InsertionsReuseErasedRows) {
   std::set<Key> expected;
   for (Key round = 0; round < 8; ++round) {
     std::vector<Key> keys(count);
-    for (Key& key : keys) key = static_cast<Key>(random.below(static_cast<std::uint64_t>(2 * count)));
+    for (Key& key : keys)
+      key = static_cast<Key>(random.below(static_cast<std::uint64_t>(2 * count)));
     insert(*table, keys, kThreads);
     expected.insert(keys.begin(), keys.end());
     std::vector<Key> erased;

@@ -1,8 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training lookup finds the rows of its ids, and the update that follows uses them: the result is that of an
-// update that finds them itself, whatever happens to the table in between.
+// A training lookup finds the rows of its ids, and the update that follows uses them: the result is
+// that of an update that finds them itself, whatever happens to the table in between.
 #include <algorithm>
 #include <functional>
 
@@ -30,7 +30,9 @@ struct Ids {
 };
 
 // Nobody writes to the ids while a test runs.
-std::shared_ptr<const void> memory_of(const Ids& ids) { return {&ids, [](const void*) {}}; }
+std::shared_ptr<const void> memory_of(const Ids& ids) {
+  return {&ids, [](const void*) {}};
+}
 
 void look_up(Executor& executor, Table& table, const Ids& ids, bool keep) {
   std::vector<float> outputs(2 * kBagCount * kWidth);
@@ -44,8 +46,8 @@ void look_up(Executor& executor, Table& table, const Ids& ids, bool keep) {
 }
 
 void train(Executor& executor, Table& table, Ids& ids) {
-  const TableUpdate step = make_update(
-      table, "adagrad", {{"learning_rate", 0.1f}, {"initial_accumulator_value", 0.1f}});
+  const TableUpdate step =
+      make_update(table, "adagrad", {{"learning_rate", 0.1f}, {"initial_accumulator_value", 0.1f}});
   const std::vector<Bags> bags = ids.bags();
   std::vector<MergeUpdate> updates = {
       {&table,

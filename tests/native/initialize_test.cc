@@ -172,7 +172,7 @@ TEST(InitializerTest, MomentsAreThoseAskedFor) {
     const Initializer initializer = make(kind, 1.0f, 3.0f);
     const bool uniform = kind == InitKind::kUniform;
     const double mean = uniform ? 2.0 : 1.0;
-    const double deviation = uniform ? 2.0 / std::sqrt(12.0)
+    const double deviation = uniform                     ? 2.0 / std::sqrt(12.0)
                              : kind == InitKind::kNormal ? 3.0
                                                          : 3.0 * truncated_deviation;
     const int count = 400000;

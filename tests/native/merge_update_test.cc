@@ -32,7 +32,8 @@ Rows rows_of(const Table& table) {
   return result;
 }
 
-// Two features of one table: bags of three with mean and float gradients, single ids with bfloat16 ones.
+// Two features of one table: bags of three with mean and float gradients, single ids with bfloat16
+// ones.
 struct TwoFeatures {
   static constexpr std::int64_t kBags = 5000, kHotness = 3;
   std::vector<Key> ids, single;
@@ -104,7 +105,8 @@ TEST(MergeUpdateTest, EqualsMergeThenUpdate) {
         EXPECT_EQ(after_two_stages(config, batch, threads), expected);
         // A large table, and two small ones that share the threads.
         ThreadExecutor executor(threads);
-        const auto large = make_table(config), first = make_table(config), second = make_table(config);
+        const auto large = make_table(config), first = make_table(config),
+                   second = make_table(config);
         std::vector<MergeFeature> few = batch.features();
         few.erase(few.begin());
         std::vector<MergeUpdate> updates = {request(*large, batch.features()), request(*first, few),

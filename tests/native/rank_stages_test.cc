@@ -40,7 +40,8 @@ TEST(DedupeTest, SlotsPointAtTheirKeys) {
         dedupe.write(keys.data());
         ASSERT_EQ(std::set<Key>(keys.begin(), keys.end()).size(), keys.size());
         std::set<Key> used;
-        const auto check = [&](const std::vector<Key>& ids, const std::vector<std::int64_t>& slots) {
+        const auto check = [&](const std::vector<Key>& ids,
+                               const std::vector<std::int64_t>& slots) {
           for (std::size_t i = 0; i < ids.size(); ++i) {
             Key wanted = ids[i];
             if (rows >= 0 && (wanted < 0 || wanted >= rows)) {
@@ -93,13 +94,16 @@ TEST(RouteTest, GroupsKeysByOwner) {
       for (std::int64_t i = 0; i < 1000; ++i) keys[1].push_back(i);
       for (std::int64_t i = 0; i < 10; ++i) keys[3].push_back(i * 3);
       const std::vector<Placement> placements = {
-          {ranks, -1, false}, {ranks, -1, true}, {ranks, -1, false},
+          {ranks, -1, false},
+          {ranks, -1, true},
+          {ranks, -1, false},
           {ranks, static_cast<std::int32_t>(ranks) - 1, true}};
       std::vector<RouteTable> tables;
       std::vector<std::vector<std::int64_t>> positions;
       std::vector<std::int64_t*> position_pointers;
       for (std::size_t t = 0; t < 4; ++t) {
-        tables.push_back({placements[t], keys[t].data(), static_cast<std::int64_t>(keys[t].size())});
+        tables.push_back(
+            {placements[t], keys[t].data(), static_cast<std::int64_t>(keys[t].size())});
         positions.emplace_back(keys[t].size(), -1);
       }
       for (auto& table : positions) position_pointers.push_back(table.data());
@@ -135,7 +139,7 @@ TEST(RouteTest, GroupsKeysByOwner) {
 
 // What RouteBags must give, bag by bag.
 struct Parts {
-  std::vector<std::vector<Key>> ids;              // [ranks * tables]
+  std::vector<std::vector<Key>> ids;               // [ranks * tables]
   std::vector<std::vector<std::int64_t>> sources;  // of them
   std::vector<std::vector<std::int64_t>> lengths, targets;
 };

@@ -29,7 +29,8 @@ Contents read_all(const Table& table) {
   for (int p = 0; p < table.plane_count(); ++p) {
     const std::int64_t width = table.plane_spec(p).width;
     std::vector<float> values(rows.size() * width);
-    read_plane(executor, table, p, rows.data(), static_cast<std::int64_t>(rows.size()), values.data());
+    read_plane(executor, table, p, rows.data(), static_cast<std::int64_t>(rows.size()),
+               values.data());
     for (std::size_t i = 0; i < keys.size(); ++i) {
       result[keys[i]].insert(result[keys[i]].end(), values.begin() + i * width,
                              values.begin() + (i + 1) * width);
@@ -95,7 +96,8 @@ TEST_P(SnapshotTest, HoldsItsMomentUnderRandomChanges) {
     Contents found, found_states;
     bool more = true;
     while (more) {
-      more = read_piece(*table, *snapshot, 1 + static_cast<std::int64_t>(random.below(200)), &found);
+      more =
+          read_piece(*table, *snapshot, 1 + static_cast<std::int64_t>(random.below(200)), &found);
       switch (random.below(6)) {
         case 0:
           insert(*table, draw(sized(800)));  // grows the index now and then

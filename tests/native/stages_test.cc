@@ -133,10 +133,9 @@ TEST(UpdateTest, MergesAndFollowsAdagrad) {
           w[c] -= 0.1 * scaled / std::sqrt(a[c] + 1e-7);
         }
       }
-      TableUpdate update_of = make_update(*table, "adagrad",
-                                          {{"learning_rate", 0.1f},
-                                           {"epsilon", 1e-7f},
-                                           {"initial_accumulator_value", 0.1f}});
+      TableUpdate update_of = make_update(
+          *table, "adagrad",
+          {{"learning_rate", 0.1f}, {"epsilon", 1e-7f}, {"initial_accumulator_value", 0.1f}});
       update_of.keys = keys.data();
       update_of.gradients = gradients.data();
       update_of.count = 500;

@@ -26,9 +26,18 @@ constexpr Key kMost = std::numeric_limits<Key>::max();
 
 // Keys that implementations like to reserve.
 inline const std::vector<Key>& sentinel_keys() {
-  static const auto* keys = new std::vector<Key>{
-      -1, 0, 1, -2, -3, -4, kLeast, kLeast + 1, kMost - 1, kMost,
-      std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+  static const auto* keys = new std::vector<Key>{-1,
+                                                 0,
+                                                 1,
+                                                 -2,
+                                                 -3,
+                                                 -4,
+                                                 kLeast,
+                                                 kLeast + 1,
+                                                 kMost - 1,
+                                                 kMost,
+                                                 std::numeric_limits<std::int32_t>::min(),
+                                                 std::numeric_limits<std::int32_t>::max()};
   return *keys;
 }
 
@@ -119,8 +128,8 @@ class EveryHash : public ::testing::TestWithParam<bool> {
   std::int64_t sized(std::int64_t count) const { return GetParam() ? count / 8 : count; }
 };
 
-#define SOK_INSTANTIATE_FOR_EVERY_HASH(Suite)                        \
-  INSTANTIATE_TEST_SUITE_P(Hash, Suite, ::testing::Bool(),           \
+#define SOK_INSTANTIATE_FOR_EVERY_HASH(Suite)                               \
+  INSTANTIATE_TEST_SUITE_P(Hash, Suite, ::testing::Bool(),                  \
                            [](const ::testing::TestParamInfo<bool>& info) { \
                              return info.param ? "AllCollide" : "Mixing";   \
                            })

@@ -74,7 +74,8 @@ TYPED_TEST(SixteenBitTest, EveryValueConvertsBothWays) {
   }
 }
 
-// Between each two neighbours: the midpoint goes to the even one, everything else to the nearer one.
+// Between each two neighbours: the midpoint goes to the even one, everything else to the nearer
+// one.
 TYPED_TEST(SixteenBitTest, RoundsToNearestTiesToEven) {
   const std::vector<double> values = FormatOf<TypeParam>::kValue.magnitudes();
   for (std::size_t i = 0; i + 1 < values.size(); ++i) {

@@ -81,7 +81,8 @@ TEST(VectorOpsTest, ElementwiseAtEveryWidth) {
       exact += static_cast<double>(a[c]) * before[c];
     }
     for (const auto* written : {&sum, &set, &scaled}) ASSERT_EQ((*written)[width], before[width]);
-    ASSERT_NEAR(dot(a.data(), before.data(), width), exact, 1e-6 * (4.0 * static_cast<double>(width)));
+    ASSERT_NEAR(dot(a.data(), before.data(), width), exact,
+                1e-6 * (4.0 * static_cast<double>(width)));
   }
 }
 

@@ -1,7 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the native tests on a GPU share: device memory without TensorFlow, and a table on each device.
+// What the native tests on a GPU share: device memory without TensorFlow, and a table on each
+// device.
 #ifndef SOK_TESTS_NATIVE_GPU_DEVICE_TESTING_H_
 #define SOK_TESTS_NATIVE_GPU_DEVICE_TESTING_H_
 
@@ -20,7 +21,9 @@ inline std::int64_t environment(const char* name, std::int64_t otherwise) {
   return value == nullptr ? otherwise : std::atoll(value);
 }
 // Added to every seed.
-inline std::uint64_t run_seed() { return static_cast<std::uint64_t>(environment("SOK_TEST_SEED", 0)); }
+inline std::uint64_t run_seed() {
+  return static_cast<std::uint64_t>(environment("SOK_TEST_SEED", 0));
+}
 inline bool under_sanitizer() { return environment("SOK_TEST_SCALE", 1) > 1; }
 // Under a sanitizer tests do a hundredth of the work.
 inline std::int64_t scaled(std::int64_t count, std::int64_t least = 1) {
@@ -28,7 +31,9 @@ inline std::int64_t scaled(std::int64_t count, std::int64_t least = 1) {
 }
 
 inline void expect_ok(const Status& status) { ASSERT_TRUE(status.ok()) << status.message(); }
-inline void expect_ok(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
+inline void expect_ok(cudaError_t error) {
+  ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
+}
 
 class TestContext final : public Context {
  public:
@@ -60,7 +65,8 @@ class TestContext final : public Context {
   Buffer upload(const std::vector<T>& host) {
     Buffer buffer = allocate(host.size() * sizeof(T));
     EXPECT_NE(buffer.data, nullptr);
-    expect_ok(cudaMemcpy(buffer.data, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+    expect_ok(
+        cudaMemcpy(buffer.data, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
     return buffer;
   }
   template <typename T>
@@ -81,8 +87,8 @@ inline std::unique_ptr<Table> make_device_table(Context& context, TableConfig co
   return table;
 }
 
-inline std::vector<Row> resolve_all(TestContext& context, Table& table, const std::vector<Key>& keys,
-                                    bool insert) {
+inline std::vector<Row> resolve_all(TestContext& context, Table& table,
+                                    const std::vector<Key>& keys, bool insert) {
   const auto count = static_cast<std::int64_t>(keys.size());
   const Buffer ids = context.upload(keys), rows = context.allocate(keys.size() * sizeof(Row));
   if (insert) expect_ok(reserve(context, &table, {{ids.as<Key>(), count}}));

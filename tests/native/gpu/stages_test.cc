@@ -21,11 +21,16 @@ constexpr float kTolerance = 2e-5f;
 
 // The step of an optimizer; hyper-parameters that every rule accepts.
 std::vector<float> hyper_of(const OptimizerSpec& spec) {
-  const std::map<std::string, float> values = {
-      {"learning_rate", 0.1f}, {"weight_decay", 0.01f}, {"epsilon", 1e-5f},
-      {"rho", 0.9f},           {"beta_1", 0.9f},        {"beta_2", 0.99f},
-      {"momentum", 0.8f},      {"initial_accumulator_value", 0.1f}, {"learning_rate_power", -0.5f},
-      {"l1_regularization_strength", 0.01f}};
+  const std::map<std::string, float> values = {{"learning_rate", 0.1f},
+                                               {"weight_decay", 0.01f},
+                                               {"epsilon", 1e-5f},
+                                               {"rho", 0.9f},
+                                               {"beta_1", 0.9f},
+                                               {"beta_2", 0.99f},
+                                               {"momentum", 0.8f},
+                                               {"initial_accumulator_value", 0.1f},
+                                               {"learning_rate_power", -0.5f},
+                                               {"l1_regularization_strength", 0.01f}};
   std::vector<float> hyper;
   for (const std::string& name : spec.hyper) {
     const auto found = values.find(name);
@@ -172,14 +177,16 @@ TEST(DeviceLookupTest, OneIdABagGivesTheRowsThemselves) {
          {most / 8 - 8, most / 8, most / 8 + 2, most / 8 + 4, most / 2 + 8, most, most + 8}) {
       Seeded random(run_seed() + static_cast<std::uint64_t>(width));
       for (const bool insert : {false, true}) {
-        expect_equal_rows(type, width, DefaultRow::kInitialValue, insert, {1, 33, scaled(3000, 300)}, random);
+        expect_equal_rows(type, width, DefaultRow::kInitialValue, insert,
+                          {1, 33, scaled(3000, 300)}, random);
         expect_equal_rows(type, width, DefaultRow::kZeros, insert, {7, 0, 32}, random);
       }
     }
   }
 }
 
-// So many bags that each warp of the device fills its ring many times, and more features than one launch takes.
+// So many bags that each warp of the device fills its ring many times, and more features than one
+// launch takes.
 TEST(DeviceLookupTest, TheCopyEnginesRingGoesRoundManyTimes) {
   Seeded random(run_seed());
   for (const RowType type : row_types()) {
@@ -270,7 +277,8 @@ TEST_P(DeviceUpdateTest, MergeUpdateFollowsTheCpu) {
         pair.update_host(spec(), Reach::kLocal, step, 0.5f, keys, gradients);
 
         const DeviceBatch on_device(pair.context, batch);
-        const DeviceScalars scalars(pair.context, step, 0.5f), skip(pair.context, step, 0.5f, false);
+        const DeviceScalars scalars(pair.context, step, 0.5f),
+            skip(pair.context, step, 0.5f, false);
         MergeUpdate update;
         update.update.table = pair.device.get();
         update.update.optimizer = &spec();

@@ -89,7 +89,8 @@ TEST_P(DeviceTableTest, FollowsTheTableOfTheCpu) {
       auto host_rows = cpu::insert(*host, keys);
       std::vector<float> values;
       for (const Key key : keys) {
-        for (int c = 0; c < 4; ++c) values.push_back(static_cast<float>(key % 1000 + c + operation));
+        for (int c = 0; c < 4; ++c)
+          values.push_back(static_cast<float>(key % 1000 + c + operation));
       }
       const Buffer device_rows = context.upload(rows), device_values = context.upload(values);
       expect_ok(write_plane(context, *device, 0, device_rows.as<Row>(), count,
