@@ -53,20 +53,20 @@ constexpr int singles_blocks() {
   return O::kRowWise ? 6 : 4;
 }
 
-template <typename O, typename T, int V>
+template <typename O, typename T, int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
-    singles_kernel(const __grid_constant__ LaunchArgs args, const __grid_constant__ Tables tables,
-                   Scratch scratch, std::int64_t first_id) {
+    singles_kernel(const __grid_constant__ FeatureLaunch<Where> args,
+                   const __grid_constant__ Tables<Where> tables, Scratch scratch) {
   constexpr int R = rows_together<O>();
   __shared__ Compaction<Single> compaction;
   const float scale = *tables.scalars.scale;
   const std::int64_t step = *tables.scalars.iterations + 1;
-  const Tile tile(tables.tables[0].lanes);
+  const Tile tile(tables[0].lanes);
   const std::int64_t padded = (args.ids + kWarp - 1) / kWarp * kWarp;
   for (std::int64_t p = thread_index(); p < padded; p += thread_count()) {
     Single single{};
     int number = -1;
-    const Row row = p < args.ids ? scratch.rows[first_id + p] : kNoRow;
+    const Row row = p < args.ids ? scratch.rows[p] : kNoRow;
     if (p < args.ids) {
       const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
       const std::int64_t i = p - feature.first_id;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
           coefficient = feature.bags.scale(bag);
           if (coefficient != 0.0f) coefficient *= feature.bags.weight(i);
         }
-        const std::uint32_t rank = scratch.ranks[first_id + p];
+        const std::uint32_t rank = scratch.ranks[p];
         if (rank == kSingle) {
           single = {source, row, coefficient == 0.0f ? 0.0f : coefficient * scale};
           number = feature.table_number;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
       }
     }
     compaction.for_each_table(number, single, [&](int table, const Single* singles, int count) {
-      const UpdateArgs& update = tables.tables[table];
+      const UpdateArgs& update = tables[table];
       // An id that another block refused meanwhile: then no row changes.
       if (*update.table->suppressed != 0) return;
       const O optimizer(update.hyper, step);
@@ -171,14 +171,14 @@ __device__ __forceinline__ Vec<V> sum_pieces(const Scratch& scratch, std::uint32
   return total;
 }
 
-template <int V>
+template <int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
-    partial_kernel(const __grid_constant__ Tables tables, Scratch scratch) {
+    partial_kernel(const __grid_constant__ Tables<Where> tables, Scratch scratch) {
   const auto pieces = static_cast<std::int64_t>(scratch.counters->pieces);
   const Tile tile(32);
   for (std::int64_t p = thread_index() / 32; p < pieces; p += thread_count() / 32) {
     const Piece piece = scratch.pieces[p];
-    const std::int64_t width = tables.tables[piece.table].table->width;
+    const std::int64_t width = tables[piece.table].table->width;
     for (std::int64_t first = 0; first < width; first += 32 * V) {
       const std::int64_t c = first + tile.lane * V;
       const Vec<V> sum = sum_contributions<V>(scratch, tile, piece.place, piece.count, c, width);
@@ -188,16 +188,16 @@ __global__ void __launch_bounds__(tuning::kBlock)
 }
 
 // A warp has kSegmentsAWarp rows: there are fewer of these, and each takes longer.
-template <typename O, typename T, int V>
+template <typename O, typename T, int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock, 3)
-    segments_kernel(const __grid_constant__ Tables tables, Scratch scratch) {
+    segments_kernel(const __grid_constant__ Tables<Where> tables, Scratch scratch) {
   constexpr int kRows = tuning::kSegmentsAWarp;
   __shared__ Compaction<Segment> compaction;
   const std::int64_t count = scratch.counters->segments();
   const float scale = *tables.scalars.scale;
   const std::int64_t step = *tables.scalars.iterations + 1;
   const int lane = threadIdx.x % kWarp;
-  const Tile tile(tables.tables[0].lanes);
+  const Tile tile(tables[0].lanes);
   const std::int64_t warps = thread_count() / kWarp;
   for (std::int64_t first = thread_index() / kWarp * kRows; first < count; first += warps * kRows) {
     Segment segment{};
@@ -205,10 +205,10 @@ __global__ void __launch_bounds__(tuning::kBlock, 3)
     if (lane < kRows && first + lane < count) {
       segment = scratch.segments[first + lane];
       number = static_cast<int>(segment.table);
-      tables.tables[number].places[segment.row] = 0;
+      tables[number].places[segment.row] = 0;
     }
     compaction.for_each_table(number, segment, [&](int table, const Segment* segments, int here) {
-      const UpdateArgs& update = tables.tables[table];
+      const UpdateArgs& update = tables[table];
       if (*update.table->suppressed != 0) return;
       const O optimizer(update.hyper, step);
       const Common common(update.hyper);
@@ -230,25 +230,25 @@ __global__ void __launch_bounds__(tuning::kBlock, 3)
 
 }  // namespace
 
-Status apply(Context& context, const Kind& kind, const std::vector<FeatureArgs>& features,
-             const Tables& tables, const Scratch& scratch, std::int64_t ids, std::int64_t pieces) {
+Status apply(Context& context, const Kind& kind, const Features& features,
+             const Descriptors<UpdateArgs>& tables, const StepScalars& scalars,
+             const Scratch& scratch, std::int64_t ids, std::int64_t pieces) {
   return with_vector(std::get<1>(kind), std::get<3>(kind) ? 4 : 1, [&](auto type, auto v) {
     using T = decltype(type);
     constexpr int V = v();
     return with_optimizer(std::get<0>(kind), [&](auto* functor) {
       using O = std::remove_pointer_t<decltype(functor)>;
-      std::int64_t first_id = 0;
-      SOK_RETURN_IF_ERROR(for_each_launch(features, [&](const LaunchArgs& args) {
-        const Status status = launch(context, "singles", singles_kernel<O, T, V>, args.ids,
-                                     tuning::kBlock, args, tables, scratch, first_id);
-        first_id += args.ids;
-        return status;
-      }));
-      SOK_RETURN_IF_ERROR(launch(context, "partial", partial_kernel<V>, pieces * kWarp,
-                                 tuning::kBlock, tables, scratch));
-      return launch(context, "segments", segments_kernel<O, T, V>,
-                    ids / 2 / tuning::kSegmentsAWarp * kWarp + kWarp, tuning::kBlock, tables,
-                    scratch);
+      return features.launch([&](auto where, const auto& args) {
+        using Where = decltype(where);
+        const Tables<Where> of_launch{scalars, tables.list<Where>()};
+        SOK_RETURN_IF_ERROR(launch(context, "singles", singles_kernel<O, T, V, Where>, args.ids,
+                                   tuning::kBlock, args, of_launch, scratch));
+        SOK_RETURN_IF_ERROR(launch(context, "partial", partial_kernel<V, Where>, pieces * kWarp,
+                                   tuning::kBlock, of_launch, scratch));
+        return launch(context, "segments", segments_kernel<O, T, V, Where>,
+                      ids / 2 / tuning::kSegmentsAWarp * kWarp + kWarp, tuning::kBlock, of_launch,
+                      scratch);
+      });
     });
   });
 }

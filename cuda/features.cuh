@@ -1,18 +1,17 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The features of one launch, as kernel parameters.
+// The features that one launch works on.
 #ifndef SOK_CUDA_FEATURES_CUH_
 #define SOK_CUDA_FEATURES_CUH_
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "cc_ops/core/batch.h"
 #include "cc_ops/core/status.h"
+#include "cuda/descriptors.cuh"
 #include "cuda/table_view.h"
-#include "cuda/tuning.h"
 
 namespace sok::cuda {
 
@@ -43,11 +42,13 @@ __device__ __forceinline__ const T* row_pointer(const FeatureArgs& feature, Row 
   return feature.table->values<T>().row(row);
 }
 
-struct LaunchArgs {
+// What a kernel over features gets.
+template <typename Where>
+struct FeatureLaunch {
   std::int32_t count = 0;
   std::int64_t ids = 0;
   std::int64_t units = 0;
-  FeatureArgs features[tuning::kFeaturesALaunch];
+  typename Where::template List<FeatureArgs> features;
 
   // The feature that item number `item` belongs to; `first` is first_id or first_unit.
   __device__ __forceinline__ const FeatureArgs& find(std::int64_t FeatureArgs::* first,
@@ -55,36 +56,55 @@ struct LaunchArgs {
     int low = 0, high = count;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      if (features[middle].*first <= item) {
+      if (features.items[middle].*first <= item) {
         low = middle;
       } else {
         high = middle;
       }
     }
-    return features[low];
+    return features.items[low];
   }
 };
 
-// Calls f(args) with the features in pieces that fit one launch.
-template <typename F>
-Status for_each_launch(const std::vector<FeatureArgs>& features, F&& f) {
-  for (std::size_t begin = 0; begin < features.size(); begin += tuning::kFeaturesALaunch) {
-    LaunchArgs args;
-    args.count = static_cast<std::int32_t>(
-        std::min<std::size_t>(tuning::kFeaturesALaunch, features.size() - begin));
-    for (int i = 0; i < args.count; ++i) {
-      FeatureArgs& feature = args.features[i] = features[begin + i];
-      feature.first_id = args.ids;
-      feature.first_unit = args.units;
-      args.ids += feature.bags.ids_count();
+// The features of some launches, all of which see all of them.
+class Features {
+ public:
+  void add(const FeatureArgs& feature) { descriptors_.items.push_back(feature); }
+  bool empty() const { return descriptors_.items.empty(); }
+  bool in_parameters() const { return descriptors_.fit_parameters(); }
+  std::vector<FeatureArgs>& items() { return descriptors_.items; }
+
+  // Numbers the features' ids and units. Nothing may be added any more.
+  Status prepare(Context& context) {
+    for (FeatureArgs& feature : descriptors_.items) {
+      feature.first_id = ids_;
+      feature.first_unit = units_;
+      ids_ += feature.bags.ids_count();
       const std::int64_t per_warp =
           static_cast<std::int64_t>(32 / feature.lanes) * feature.bags_per_tile;
-      args.units += (feature.bags.bags + per_warp - 1) / per_warp;
+      units_ += (feature.bags.bags + per_warp - 1) / per_warp;
     }
-    SOK_RETURN_IF_ERROR(f(args));
+    return in_parameters() ? Status() : descriptors_.upload(context);
   }
-  return {};
-}
+
+  // Calls f(where, args), args a FeatureLaunch<decltype(where)>, unless there are no features.
+  template <typename F>
+  Status launch(F&& f) const {
+    if (empty()) return {};
+    return with_place(in_parameters(), [&](auto where) {
+      FeatureLaunch<decltype(where)> args;
+      args.count = static_cast<std::int32_t>(descriptors_.items.size());
+      args.ids = ids_;
+      args.units = units_;
+      args.features = descriptors_.list<decltype(where)>();
+      return f(where, args);
+    });
+  }
+
+ private:
+  Descriptors<FeatureArgs> descriptors_;
+  std::int64_t ids_ = 0, units_ = 0;
+};
 
 }  // namespace sok::cuda
 

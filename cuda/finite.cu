@@ -17,10 +17,11 @@ struct Span {
   std::int64_t first = 0;  // of its pieces, counting all of the launch
 };
 
+template <typename Where>
 struct SpanLaunch {
   std::int32_t count = 0;
   std::int64_t pieces = 0;
-  Span spans[tuning::kFeaturesALaunch];
+  typename Where::template List<Span> spans;
 };
 
 constexpr std::int64_t kPieceBytes = 16;
@@ -48,13 +49,14 @@ __device__ bool piece_is_finite(const Values& values, std::int64_t piece) {
   return finite;
 }
 
+template <typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
-    all_finite_kernel(const __grid_constant__ SpanLaunch launch, bool* finite) {
+    all_finite_kernel(const __grid_constant__ SpanLaunch<Where> launch, bool* finite) {
   int span = 0;
   for (std::int64_t p = thread_index(); p < launch.pieces; p += thread_count()) {
-    while (span + 1 < launch.count && launch.spans[span + 1].first <= p) ++span;
-    const Values& values = launch.spans[span].values;
-    const std::int64_t piece = p - launch.spans[span].first;
+    while (span + 1 < launch.count && launch.spans.items[span + 1].first <= p) ++span;
+    const Values& values = launch.spans.items[span].values;
+    const std::int64_t piece = p - launch.spans.items[span].first;
     const bool here = values.type == RowType::kFloat32   ? piece_is_finite<float>(values, piece)
                       : values.type == RowType::kFloat16 ? piece_is_finite<Half>(values, piece)
                                                          : piece_is_finite<BFloat16>(values, piece);
@@ -75,8 +77,10 @@ __device__ bool bag_is_finite(const FeatureArgs& feature, const Tile& tile, std:
 }
 
 // A tile a bag.
+template <typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
-    bags_finite_kernel(const __grid_constant__ LaunchArgs args, std::int64_t ids, bool* finite) {
+    bags_finite_kernel(const __grid_constant__ FeatureLaunch<Where> args, std::int64_t ids,
+                       bool* finite) {
   const std::int64_t warps = thread_count() / 32;
   for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_unit, unit);
@@ -94,25 +98,30 @@ __global__ void __launch_bounds__(tuning::kBlock)
 
 Status all_finite(Context& context, const std::vector<Values>& values, bool* finite) {
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(finite, true, sizeof(bool), stream_of(context)));
-  for (std::size_t begin = 0; begin < values.size(); begin += tuning::kFeaturesALaunch) {
-    SpanLaunch args;
-    const std::size_t end = std::min(values.size(), begin + tuning::kFeaturesALaunch);
-    for (std::size_t i = begin; i < end; ++i) {
-      args.spans[args.count++] = {values[i], args.pieces};
-      const std::int64_t bytes = values[i].count * row_type_bytes(values[i].type);
-      args.pieces += (bytes + kPieceBytes - 1) / kPieceBytes;
-    }
-    // Each thread looks at several pieces: a launch of millions of blocks would cost more.
-    const std::int64_t threads = std::min(args.pieces, std::int64_t{tuning::kBusyWarps} * kWarp);
-    SOK_RETURN_IF_ERROR(
-        launch(context, "all_finite", all_finite_kernel, threads, tuning::kBlock, args, finite));
+  Descriptors<Span> spans;
+  std::int64_t pieces = 0;
+  for (const Values& each : values) {
+    spans.items.push_back({each, pieces});
+    const std::int64_t bytes = each.count * row_type_bytes(each.type);
+    pieces += (bytes + kPieceBytes - 1) / kPieceBytes;
   }
-  return {};
+  // Each thread looks at several pieces: a launch of millions of blocks would cost more.
+  const std::int64_t threads = std::min(pieces, std::int64_t{tuning::kBusyWarps} * kWarp);
+  if (!spans.fit_parameters()) SOK_RETURN_IF_ERROR(spans.upload(context));
+  return with_place(spans.fit_parameters(), [&](auto where) {
+    using Where = decltype(where);
+    SpanLaunch<Where> args;
+    args.count = static_cast<std::int32_t>(spans.items.size());
+    args.pieces = pieces;
+    args.spans = spans.list<Where>();
+    return launch(context, "all_finite", all_finite_kernel<Where>, threads, tuning::kBlock, args,
+                  finite);
+  });
 }
 
 Status bags_finite(Context& context, const std::vector<BagGradients>& gradients, bool* finite) {
   SOK_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(finite, true, sizeof(bool), stream_of(context)));
-  std::vector<FeatureArgs> features;
+  Features features;
   std::int64_t ids = 0;
   for (const BagGradients& each : gradients) {
     ids += each.bags.ids_count();
@@ -121,11 +130,12 @@ Status bags_finite(Context& context, const std::vector<BagGradients>& gradients,
     args.bags = each.bags;
     args.columns = each.gradient;
     args.lanes = lanes_for(each.width, each.width % 4 == 0 ? 4 : 1);
-    if (each.bags.bags > 0) features.push_back(args);
+    if (each.bags.bags > 0) features.add(args);
   }
-  return for_each_launch(features, [&](const LaunchArgs& args) {
-    return launch(context, "bags_finite", bags_finite_kernel, args.units * kWarp, tuning::kBlock,
-                  args, ids, finite);
+  SOK_RETURN_IF_ERROR(features.prepare(context));
+  return features.launch([&](auto where, const auto& args) {
+    return launch(context, "bags_finite", bags_finite_kernel<decltype(where)>, args.units * kWarp,
+                  tuning::kBlock, args, ids, finite);
   });
 }
 

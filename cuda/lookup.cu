@@ -170,9 +170,9 @@ __device__ void combine_bags(const FeatureArgs& feature, const Tile& tile, std::
   while (bag < last_bag) finish_bag();
 }
 
-template <typename T, int V, int K, Work W>
+template <typename T, int V, int K, Work W, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock, K == 1 ? 4 : 2)
-    lookup_kernel(const __grid_constant__ LaunchArgs args) {
+    lookup_kernel(const __grid_constant__ FeatureLaunch<Where> args) {
   const std::int64_t warps = thread_count() / 32;
   for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_unit, unit);
@@ -326,6 +326,20 @@ Status with_shape(const Shape& shape, F&& f) {
   });
 }
 
+Status run(Context& context, const Shape& shape, const Features& features) {
+  return features.launch([&](auto where, const auto& args) {
+    if (shape.work == Work::kBulkCopy) {
+      return with_row_type(shape.type,
+                           [&](auto type) { return launch_copies<decltype(type)>(context, args); });
+    }
+    return with_shape(shape, [&](auto type, auto v, auto k, auto work) {
+      return launch(context, "lookup",
+                    lookup_kernel<decltype(type), v(), k(), work(), decltype(where)>,
+                    args.units * 32, tuning::kBlock, args);
+    });
+  });
+}
+
 }  // namespace
 
 Status lookup(Context& context, const std::vector<LookupFeature>& features, bool insert) {
@@ -342,9 +356,9 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
       SOK_RETURN_IF_ERROR(reserve(context, table, table_spans));
     }
   }
-  std::map<Shape, std::vector<FeatureArgs>> groups;
+  std::map<Shape, Features> groups;
   Buffer rows;
-  std::vector<FeatureArgs> inserting;
+  Features inserting;
   if (insert && dynamic_ids > 0) {
     rows = context.allocate(static_cast<std::size_t>(dynamic_ids) * sizeof(Row));
     if (rows.data == nullptr) {
@@ -363,29 +377,25 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
       args.rows = rows.as<Row>() + first_row;
       args.round = feature.table->round();
       first_row += feature.bags.ids_count();
-      if (feature.bags.ids_count() > 0) inserting.push_back(args);
+      if (feature.bags.ids_count() > 0) inserting.add(args);
     }
     if (feature.bags.bags > 0) {
-      groups[shape].push_back(args);
+      groups[shape].add(args);
     }
   }
-  SOK_RETURN_IF_ERROR(for_each_launch(inserting, [&](const auto& args) {
-    return launch(context, "insert", insert_features_kernel, args.ids, tuning::kBlock, args);
-  }));
-  for (auto& group : groups) {
-    const Shape shape = group.first;
+  // All memory before the first row changes.
+  SOK_RETURN_IF_ERROR(inserting.prepare(context));
+  for (auto& [shape, group] : groups) {
     share_out(shape.work == Work::kBulkCopy ? tuning::kCopyBusyWarps : tuning::kBusyWarps,
-              &group.second);
-    SOK_RETURN_IF_ERROR(for_each_launch(group.second, [&](const auto& args) {
-      if (shape.work == Work::kBulkCopy) {
-        return with_row_type(
-            shape.type, [&](auto type) { return launch_copies<decltype(type)>(context, args); });
-      }
-      return with_shape(shape, [&](auto type, auto v, auto k, auto work) {
-        return launch(context, "lookup", lookup_kernel<decltype(type), v(), k(), work()>,
-                      args.units * 32, tuning::kBlock, args);
-      });
-    }));
+              &group.items());
+    SOK_RETURN_IF_ERROR(group.prepare(context));
+  }
+  SOK_RETURN_IF_ERROR(inserting.launch([&](auto where, const auto& args) {
+    return launch(context, "insert", insert_features_kernel<decltype(where)>, args.ids,
+                  tuning::kBlock, args);
+  }));
+  for (const auto& [shape, group] : groups) {
+    SOK_RETURN_IF_ERROR(run(context, shape, group));
   }
   return {};
 }

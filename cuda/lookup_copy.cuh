@@ -124,9 +124,9 @@ __device__ void copy_rows_in_bulk(const FeatureArgs& feature, std::int64_t first
   }
 }
 
-template <typename T>
+template <typename T, typename Where>
 __global__ void __launch_bounds__(tuning::kCopyWarps * 32, tuning::kCopyBlocks)
-    copy_kernel(const __grid_constant__ LaunchArgs args) {
+    copy_kernel(const __grid_constant__ FeatureLaunch<Where> args) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char stages[];
   __shared__ bulk::Barrier barriers[tuning::kCopyWarps][CopyRing::kStages];
@@ -175,7 +175,7 @@ Status copy_limits(CopyLimits* limits) {
     return {};
   }
   cudaFuncAttributes code;
-  SOK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&code, copy_kernel<T>));
+  SOK_CUDA_RETURN_IF_ERROR(cudaFuncGetAttributes(&code, copy_kernel<T, InParameters>));
   SOK_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&limits->multiprocessors, cudaDevAttrMultiProcessorCount, device));
   int shared = 0;
@@ -186,22 +186,25 @@ Status copy_limits(CopyLimits* limits) {
   limits->usable = code.ptxVersion >= 90 &&
                    static_cast<std::size_t>(shared) >= kCopyShared + code.sharedSizeBytes;
   if (limits->usable) {
-    SOK_CUDA_RETURN_IF_ERROR(cudaFuncSetAttribute(
-        copy_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kCopyShared));
+    for (const void* each : {reinterpret_cast<const void*>(copy_kernel<T, InParameters>),
+                             reinterpret_cast<const void*>(copy_kernel<T, InMemory>)}) {
+      SOK_CUDA_RETURN_IF_ERROR(
+          cudaFuncSetAttribute(each, cudaFuncAttributeMaxDynamicSharedMemorySize, kCopyShared));
+    }
   }
   known[device] = *limits;
   return {};
 }
 
 // As many blocks as are resident at once; each warp strides over the units.
-template <typename T>
-Status launch_copies(Context& context, const LaunchArgs& args) {
+template <typename T, typename Where>
+Status launch_copies(Context& context, const FeatureLaunch<Where>& args) {
   CopyLimits limits;
   SOK_RETURN_IF_ERROR(copy_limits<T>(&limits));
   const std::int64_t blocks =
       std::min<std::int64_t>(limits.multiprocessors * tuning::kCopyBlocks,
                              (args.units + tuning::kCopyWarps - 1) / tuning::kCopyWarps);
-  return launch_blocks(context, "lookup", copy_kernel<T>, blocks, tuning::kCopyWarps * 32,
+  return launch_blocks(context, "lookup", copy_kernel<T, Where>, blocks, tuning::kCopyWarps * 32,
                        kCopyShared, args);
 }
 

@@ -38,8 +38,9 @@ struct MergeScratch {
   float* coefficients;         // by place; null: all are 1
 };
 
-__global__ void number_kernel(const __grid_constant__ LaunchArgs args, MergeScratch scratch,
-                              std::int64_t first_id) {
+template <typename Where>
+__global__ void number_kernel(const __grid_constant__ FeatureLaunch<Where> args,
+                              MergeScratch scratch) {
   for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
     const std::int64_t i = p - feature.first_id;
@@ -57,10 +58,10 @@ __global__ void number_kernel(const __grid_constant__ LaunchArgs args, MergeScra
                                    })
                    .row;
     }
-    scratch.numbers[first_id + p] = number;
+    scratch.numbers[p] = number;
     if (number == kNoRow) continue;
     const std::uint32_t rank = atomicAdd(scratch.tags + number, 1u);
-    scratch.ranks[first_id + p] = rank;
+    scratch.ranks[p] = rank;
     if (rank == 0 && feature.table->is_static()) {
       const std::int64_t k = take_number(scratch.key_count);
       scratch.keys[k] = number;
@@ -95,15 +96,16 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-__global__ void scatter_kernel(const __grid_constant__ LaunchArgs args, MergeScratch scratch,
-                               std::int64_t first_id) {
+template <typename Where>
+__global__ void scatter_kernel(const __grid_constant__ FeatureLaunch<Where> args,
+                               MergeScratch scratch) {
   for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
-    const Row number = scratch.numbers[first_id + p];
+    const Row number = scratch.numbers[p];
     if (number == kNoRow) continue;
     const std::int64_t i = p - feature.first_id;
     const std::int64_t bag = bag_of(feature.bags, i);
-    const std::uint32_t place = scratch.tags[number] + scratch.ranks[first_id + p];
+    const std::uint32_t place = scratch.tags[number] + scratch.ranks[p];
     const int bytes = feature.columns.type == RowType::kFloat32 ? 4 : 2;
     scratch.sources[place] =
         static_cast<const char*>(feature.columns.data) + bag * feature.width * bytes;
@@ -235,7 +237,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   const std::int64_t width = table->config().dimension;
   std::int64_t ids = 0;
   bool plain = true;
-  std::vector<FeatureArgs> described;
+  Features described;
   for (const MergeFeature& feature : features) {
     FeatureArgs args;
     SOK_RETURN_IF_ERROR(table->device_view(context, &args.table));
@@ -244,7 +246,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
     args.columns = feature.gradient;
     ids += feature.bags.ids_count();
     plain = plain && feature.bags.combiner == Combiner::kSum && feature.bags.weights == nullptr;
-    if (feature.bags.ids_count() > 0) described.push_back(args);
+    if (feature.bags.ids_count() > 0) described.add(args);
   }
   if (ids > 0xffffffffLL)
     return invalid_argument("Merge: ", ids, " ids in one batch, at most 2^32 - 1");
@@ -270,6 +272,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   }
   arena.ask(2, &counters);
   SOK_RETURN_IF_ERROR(arena.allocate("Merge"));
+  SOK_RETURN_IF_ERROR(described.prepare(context));
   scratch.key_count = counters;
   scratch.placed = counters + 1;
   if (is_static) {
@@ -285,12 +288,9 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
 
   TagsGuard guard(context);
   if (is_static) guard.add(table);
-  std::int64_t first_id = 0;
-  SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
-    const Status status =
-        launch(context, "number", number_kernel, args.ids, tuning::kBlock, args, scratch, first_id);
-    first_id += args.ids;
-    return status;
+  SOK_RETURN_IF_ERROR(described.launch([&](auto where, const auto& args) {
+    return launch(context, "number", number_kernel<decltype(where)>, args.ids, tuning::kBlock, args,
+                  scratch);
   }));
   SOK_RETURN_IF_ERROR(
       launch(context, "segment", segment_kernel, ids, tuning::kBlock, scratch, is_static, ids));
@@ -299,12 +299,9 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
     SOK_RETURN_IF_ERROR(launch(context, "first_position", first_position_kernel, ids,
                                tuning::kBlock, scratch, ids, first_positions));
   }
-  first_id = 0;
-  SOK_RETURN_IF_ERROR(for_each_launch(described, [&](const LaunchArgs& args) {
-    const Status status = launch(context, "scatter", scatter_kernel, args.ids, tuning::kBlock, args,
-                                 scratch, first_id);
-    first_id += args.ids;
-    return status;
+  SOK_RETURN_IF_ERROR(described.launch([&](auto where, const auto& args) {
+    return launch(context, "scatter", scatter_kernel<decltype(where)>, args.ids, tuning::kBlock,
+                  args, scratch);
   }));
 
   unsigned long long count = 0;
@@ -327,7 +324,7 @@ Status merge(Context& context, Table* table, const std::vector<MergeFeature>& fe
   }
   SOK_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(out_keys, scratch.keys, keys * sizeof(Key),
                                            cudaMemcpyDeviceToDevice, stream));
-  const RowType type = described[0].columns.type;
+  const RowType type = described.items()[0].columns.type;
   const int v = width % 4 == 0 ? 4 : 1;
   const int lanes = lanes_for(width, v);
   SOK_RETURN_IF_ERROR(launch(context, "reduce", v == 4 ? reduce_kernel<4> : reduce_kernel<1>,

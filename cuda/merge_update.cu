@@ -24,9 +24,10 @@
 namespace sok::cuda {
 namespace {
 
+template <typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
-    collect_kernel(const __grid_constant__ LaunchArgs args, Scratch scratch, StepScalars scalars,
-                   std::int64_t first_id) {
+    collect_kernel(const __grid_constant__ FeatureLaunch<Where> args, Scratch scratch,
+                   StepScalars scalars) {
   const std::int64_t padded = (args.ids + 31) / 32 * 32;
   for (std::int64_t p = thread_index(); p < padded; p += thread_count()) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p < args.ids ? p : args.ids - 1);
@@ -40,8 +41,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
     }
     initialize_inserted_of_any_table(feature.table, found.inserted, id, found.row);
     if (p >= args.ids) continue;
-    scratch.rows[first_id + p] = found.row;
-    scratch.ranks[first_id + p] = found.row == kNoRow ? 0 : atomicAdd(feature.tags + found.row, 1u);
+    scratch.rows[p] = found.row;
+    scratch.ranks[p] = found.row == kNoRow ? 0 : atomicAdd(feature.tags + found.row, 1u);
   }
 }
 
@@ -59,9 +60,9 @@ __device__ void cut(const Scratch& scratch, Segment* segment) {
 }
 
 // The id that came first to a row, of rank 0, speaks for the row.
+template <typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
-    segment_kernel(const __grid_constant__ LaunchArgs args, Scratch scratch,
-                   std::int64_t first_id) {
+    segment_kernel(const __grid_constant__ FeatureLaunch<Where> args, Scratch scratch) {
   constexpr int kItems = 4;  // ids a thread: a quarter of the atomic operations on one counter
   using Scan = cub::BlockScan<unsigned long long, tuning::kBlock>;
   __shared__ typename Scan::TempStorage storage;
@@ -76,13 +77,13 @@ __global__ void __launch_bounds__(tuning::kBlock)
       const std::int64_t p = base + u * blockDim.x + threadIdx.x;
       counts[u] = 0;
       if (p >= args.ids) continue;
-      const Row row = scratch.rows[first_id + p];
-      if (row == kNoRow || scratch.ranks[first_id + p] != 0) continue;
+      const Row row = scratch.rows[p];
+      if (row == kNoRow || scratch.ranks[p] != 0) continue;
       const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
       tags[u] = feature.tags + row;
       const std::uint32_t ids = *tags[u];
       if (ids == 1) {
-        scratch.ranks[first_id + p] = kSingle;
+        scratch.ranks[p] = kSingle;
         *tags[u] = 0;
         continue;
       }
@@ -118,13 +119,13 @@ __global__ void __launch_bounds__(tuning::kBlock)
 }
 
 // Where each contribution to a segment would go, if they were in the order of the batch.
-__global__ void order_kernel(const __grid_constant__ LaunchArgs args, Scratch scratch,
-                             std::int64_t first_id, unsigned long long* order) {
-  for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
-    const std::int64_t i = first_id + p;
+template <typename Where>
+__global__ void order_kernel(const __grid_constant__ FeatureLaunch<Where> args, Scratch scratch,
+                             unsigned long long* order) {
+  for (std::int64_t i = thread_index(); i < args.ids; i += thread_count()) {
     const Row row = scratch.rows[i];
     const bool placed = row != kNoRow && scratch.ranks[i] != kSingle;
-    const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
+    const FeatureArgs& feature = args.find(&FeatureArgs::first_id, i);
     order[i] = placed ? in_order(feature.tags[row], i) : kNotOrdered;
   }
 }
@@ -133,8 +134,8 @@ __global__ void order_kernel(const __grid_constant__ LaunchArgs args, Scratch sc
 struct Group {
   explicit Group(Context& context) : arena(context) {}
 
-  std::vector<FeatureArgs> features;
-  Tables tables;
+  Features features;
+  Descriptors<UpdateArgs> tables;
   std::map<Table*, int> numbers;
   std::int64_t ids = 0, widest = 0, pieces = 0;
   bool plain = true;
@@ -142,17 +143,6 @@ struct Group {
   Scratch scratch{};
   Order order;
 };
-
-// Calls f(args, first id) with the features in pieces that fit one launch.
-template <typename F>
-Status for_each_piece(const std::vector<FeatureArgs>& features, F&& f) {
-  std::int64_t first_id = 0;
-  return for_each_launch(features, [&](const LaunchArgs& args) {
-    const Status status = f(args, first_id);
-    first_id += args.ids;
-    return status;
-  });
-}
 
 // What can fail for want of memory.
 Status prepare(Context& context, const Kind& kind, Group* group) {
@@ -173,56 +163,43 @@ Status prepare(Context& context, const Kind& kind, Group* group) {
   if (context.fixed_order()) SOK_RETURN_IF_ERROR(group->order.ask(ids, &arena));
   scratch.partial_width = group->widest;
   scratch.gradient_type = std::get<2>(kind);
+  SOK_RETURN_IF_ERROR(group->features.prepare(context));
+  if (!group->features.in_parameters()) SOK_RETURN_IF_ERROR(group->tables.upload(context));
   return arena.allocate("Update");
 }
 
-Status run(Context& context, const Kind& kind, Group& group) {
+Status run(Context& context, const Kind& kind, Group& group, const StepScalars& scalars) {
   const Scratch& scratch = group.scratch;
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemsetAsync(scratch.counters, 0, sizeof(Counters), stream_of(context)));
   TagsGuard guard(context);
   for (const auto& [table, number] : group.numbers) guard.add(table);
-  for (FeatureArgs& feature : group.features) {
-    feature.tags = group.tables.tables[feature.table_number].places;
-  }
-  SOK_RETURN_IF_ERROR(for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
-    return launch(context, "collect", collect_kernel, args.ids, tuning::kBlock, args, scratch,
-                  group.tables.scalars, first_id);
+  SOK_RETURN_IF_ERROR(group.features.launch([&](auto where, const auto& args) {
+    return launch(context, "collect", collect_kernel<decltype(where)>, args.ids, tuning::kBlock,
+                  args, scratch, scalars);
   }));
-  SOK_RETURN_IF_ERROR(for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
-    return launch(context, "segment", segment_kernel, (args.ids + 3) / 4, tuning::kBlock, args,
-                  scratch, first_id);
+  SOK_RETURN_IF_ERROR(group.features.launch([&](auto where, const auto& args) {
+    return launch(context, "segment", segment_kernel<decltype(where)>, (args.ids + 3) / 4,
+                  tuning::kBlock, args, scratch);
   }));
   if (group.order.order != nullptr) {
-    SOK_RETURN_IF_ERROR(
-        for_each_piece(group.features, [&](const auto& args, std::int64_t first_id) {
-          return launch(context, "order", order_kernel, args.ids, tuning::kBlock, args, scratch,
-                        first_id, group.order.order);
-        }));
+    SOK_RETURN_IF_ERROR(group.features.launch([&](auto where, const auto& args) {
+      return launch(context, "order", order_kernel<decltype(where)>, args.ids, tuning::kBlock, args,
+                    scratch, group.order.order);
+    }));
     SOK_RETURN_IF_ERROR(rank_in_order(context, group.order, group.ids, scratch.ranks));
   }
-  SOK_RETURN_IF_ERROR(
-      apply(context, kind, group.features, group.tables, scratch, group.ids, group.pieces));
+  SOK_RETURN_IF_ERROR(apply(context, kind, group.features, group.tables, scalars, scratch,
+                            group.ids, group.pieces));
   guard.done();
   return {};
-}
-
-// The group of a kind that has the table already, or has room for one more.
-Group& group_of(Context& context, std::vector<Group>* groups, Table* table) {
-  for (Group& group : *groups) {
-    if (group.numbers.count(table) != 0) return group;
-  }
-  if (groups->empty() || groups->back().tables.count == tuning::kFeaturesALaunch) {
-    groups->emplace_back(context);
-  }
-  return groups->back();
 }
 
 }  // namespace
 
 Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
                     const StepScalars& scalars) {
-  std::map<Kind, std::vector<Group>> groups;
+  std::map<Kind, Group> groups;
   for (const MergeUpdate& update : updates) {
     Table& table = *update.update.table;
     const std::int64_t width = table.config().dimension;
@@ -248,20 +225,19 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
       if (feature.bags.ids_count() == 0) continue;
       const Kind kind{update.update.optimizer->id, table.config().row_type, feature.gradient.type,
                       vectors, args.lanes};
-      Group& group = group_of(context, &groups[kind], &table);
-      const auto [at, added] = group.numbers.insert({&table, group.tables.count});
-      if (added) {
-        group.tables.tables[group.tables.count++] = args;
-        group.tables.scalars = scalars;
-      }
+      Group& group = groups.try_emplace(kind, context).first->second;
+      const auto [at, added] =
+          group.numbers.insert({&table, static_cast<int>(group.tables.items.size())});
+      if (added) group.tables.items.push_back(args);
       FeatureArgs described;
       described.table = args.table;
       described.round = table.round();
       described.width = width;
       described.bags = feature.bags;
       described.columns = feature.gradient;
+      described.tags = args.places;
       described.table_number = at->second;
-      group.features.push_back(described);
+      group.features.add(described);
       group.ids += feature.bags.ids_count();
       group.widest = std::max(group.widest, width);
       group.plain =
@@ -269,12 +245,8 @@ Status merge_update(Context& context, const std::vector<MergeUpdate>& updates,
     }
   }
   // All memory before the first row changes.
-  for (auto& [kind, of_kind] : groups) {
-    for (Group& group : of_kind) SOK_RETURN_IF_ERROR(prepare(context, kind, &group));
-  }
-  for (auto& [kind, of_kind] : groups) {
-    for (Group& group : of_kind) SOK_RETURN_IF_ERROR(run(context, kind, group));
-  }
+  for (auto& [kind, group] : groups) SOK_RETURN_IF_ERROR(prepare(context, kind, &group));
+  for (auto& [kind, group] : groups) SOK_RETURN_IF_ERROR(run(context, kind, group, scalars));
   return {};
 }
 

@@ -53,10 +53,14 @@ struct Scratch {
 };
 
 // The tables of one launch.
+template <typename Where>
 struct Tables {
-  std::int32_t count = 0;
   StepScalars scalars;
-  UpdateArgs tables[tuning::kFeaturesALaunch];
+  typename Where::template List<UpdateArgs> list;
+
+  __device__ __forceinline__ const UpdateArgs& operator[](int table) const {
+    return list.items[table];
+  }
 };
 
 // What decides about the kernels: optimizer, type of rows, of gradients, vectors of 4, lanes a
@@ -65,8 +69,10 @@ using Kind = std::tuple<OptimizerId, RowType, RowType, bool, int>;
 
 // apply.cu: places the contributions to segments and updates the other rows, then sums the segments
 // and updates theirs.
-Status apply(Context& context, const Kind& kind, const std::vector<FeatureArgs>& features,
-             const Tables& tables, const Scratch& scratch, std::int64_t ids, std::int64_t pieces);
+// The tables lie where the features do.
+Status apply(Context& context, const Kind& kind, const Features& features,
+             const Descriptors<UpdateArgs>& tables, const StepScalars& scalars,
+             const Scratch& scratch, std::int64_t ids, std::int64_t pieces);
 
 }  // namespace sok::cuda
 

@@ -36,8 +36,9 @@ __device__ inline void initialize_inserted_of_any_table(const TableView* table, 
 
 // Gives every id of every feature its row, inserting new ones, and fills new rows: one thread an
 // id.
-static __global__ void __launch_bounds__(tuning::kBlock)
-    insert_features_kernel(const __grid_constant__ LaunchArgs args) {
+template <typename Where>
+__global__ void __launch_bounds__(tuning::kBlock)
+    insert_features_kernel(const __grid_constant__ FeatureLaunch<Where> args) {
   const std::int64_t padded = (args.ids + 31) / 32 * 32;
   for (std::int64_t i = thread_index(); i < padded; i += thread_count()) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, i < args.ids ? i : args.ids - 1);

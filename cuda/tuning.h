@@ -14,8 +14,9 @@ constexpr int kBlock = 256;
 // finer while there are fewer units than that.
 constexpr int kBusyWarps = 2 * 132 * 64;
 
-// Features, or tables, whose descriptors go into one launch: parameters are copied at every launch.
-constexpr int kFeaturesALaunch = 32;
+// Features, or tables, whose descriptors are parameters of a launch: they are copied at every launch,
+// so that more of them are better read from device memory.
+constexpr int kItemsInParameters = 32;
 
 // Rows in flight per lane in the lookup, for 1 and 4 vectors a lane.
 constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "cuda/descriptors.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/resolve.cuh"
 #include "cuda/stages.h"
@@ -15,16 +16,17 @@
 namespace sok::cuda {
 namespace {
 
+template <typename Where>
 struct UpdateLaunch {
   std::int32_t count = 0;
   std::int64_t keys = 0;  // padded to whole warps for each table
   StepScalars scalars;
-  UpdateArgs tables[tuning::kFeaturesALaunch];
+  typename Where::template List<UpdateArgs> tables;
 
   __device__ const UpdateArgs& find(std::int64_t key) const {
     int t = count - 1;
-    while (t > 0 && tables[t].first_key > key) --t;
-    return tables[t];
+    while (t > 0 && tables.items[t].first_key > key) --t;
+    return tables.items[t];
   }
 };
 
@@ -49,9 +51,9 @@ __global__ void check_ids_kernel(const TableView* table, const Key* keys, std::i
   }
 }
 
-template <typename O, typename T, int V>
+template <typename O, typename T, int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
-    update_kernel(const __grid_constant__ UpdateLaunch launch) {
+    update_kernel(const __grid_constant__ UpdateLaunch<Where> launch) {
   for (std::int64_t at = thread_index() / 32 * 32; at < launch.keys; at += thread_count()) {
     const UpdateArgs& args = launch.find(at);
     if (!applies(launch.scalars, *args.table)) continue;
@@ -159,6 +161,36 @@ Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) 
                 args.keys, args.count);
 }
 
+// Tables that share a kernel share a launch.
+using UpdateKind = std::tuple<OptimizerId, RowType, bool>;
+
+Status update_tables(Context& context, const UpdateKind& kind, Descriptors<UpdateArgs>* tables,
+                     const StepScalars& scalars) {
+  std::int64_t keys = 0;
+  for (UpdateArgs& table : tables->items) {
+    table.first_key = keys;
+    keys += (table.count + 31) / 32 * 32;
+  }
+  if (!tables->fit_parameters()) SOK_RETURN_IF_ERROR(tables->upload(context));
+  // Any width does for the choice of the vector: the tables are of one kind.
+  const std::int64_t width = std::get<2>(kind) ? 4 : 1;
+  return with_vector(std::get<1>(kind), width, [&](auto type, auto v) {
+    return with_optimizer(std::get<0>(kind), [&](auto* functor) {
+      using O = std::remove_pointer_t<decltype(functor)>;
+      return with_place(tables->fit_parameters(), [&](auto where) {
+        using Where = decltype(where);
+        UpdateLaunch<Where> args;
+        args.count = static_cast<std::int32_t>(tables->items.size());
+        args.keys = keys;
+        args.scalars = scalars;
+        args.tables = tables->list<Where>();
+        return launch(context, "update", update_kernel<O, decltype(type), v(), Where>, keys,
+                      tuning::kBlock, args);
+      });
+    });
+  });
+}
+
 }  // namespace
 
 Status update(Context& context, std::vector<TableUpdate>& updates, const StepScalars& scalars) {
@@ -166,13 +198,12 @@ Status update(Context& context, std::vector<TableUpdate>& updates, const StepSca
   for (std::size_t i = 0; i < updates.size(); ++i) {
     SOK_RETURN_IF_ERROR(prepare(context, updates[i], &prepared[i]));
   }
-  // Tables that share a kernel share a launch.
-  std::map<std::tuple<OptimizerId, RowType, bool>, std::vector<UpdateArgs>> groups;
+  std::map<UpdateKind, Descriptors<UpdateArgs>> groups;
   for (std::size_t i = 0; i < updates.size(); ++i) {
     const TableConfig& config = updates[i].table->config();
     if (updates[i].reach == Reach::kLocal) {
-      groups[{updates[i].optimizer->id, config.row_type, config.dimension % 4 == 0}].push_back(
-          prepared[i].args);
+      groups[{updates[i].optimizer->id, config.row_type, config.dimension % 4 == 0}]
+          .items.push_back(prepared[i].args);
       continue;
     }
     UpdateArgs args = prepared[i].args;
@@ -189,27 +220,8 @@ Status update(Context& context, std::vector<TableUpdate>& updates, const StepSca
       });
     }));
   }
-  for (auto& group : groups) {
-    const auto key = group.first;
-    for (std::size_t begin = 0; begin < group.second.size(); begin += tuning::kFeaturesALaunch) {
-      UpdateLaunch args;
-      args.scalars = scalars;
-      for (std::size_t i = begin; i < group.second.size() && args.count < tuning::kFeaturesALaunch;
-           ++i) {
-        UpdateArgs& table = args.tables[args.count++] = group.second[i];
-        table.first_key = args.keys;
-        args.keys += (table.count + 31) / 32 * 32;
-      }
-      // Any width does for the choice of the vector: the group has one kind.
-      const std::int64_t kind = std::get<2>(key) ? 4 : 1;
-      SOK_RETURN_IF_ERROR(with_vector(std::get<1>(key), kind, [&](auto type, auto v) {
-        return with_optimizer(std::get<0>(key), [&](auto* functor) {
-          using O = std::remove_pointer_t<decltype(functor)>;
-          return launch(context, "update", update_kernel<O, decltype(type), v()>, args.keys,
-                        tuning::kBlock, args);
-        });
-      }));
-    }
+  for (auto& [kind, tables] : groups) {
+    SOK_RETURN_IF_ERROR(update_tables(context, kind, &tables, scalars));
   }
   return {};
 }
