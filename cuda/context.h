@@ -11,11 +11,13 @@
 
 namespace sok::cuda {
 
-// Device or pinned host memory. Copies share it; the last one gives it back, in stream order.
+// Device or pinned host memory. Copies share it; the last one gives it back: device memory in stream
+// order, pinned memory once the device has done its work.
 struct Buffer {
   std::shared_ptr<void> owner;
   void* data = nullptr;
   std::size_t bytes = 0;
+  bool pinned = false;
 
   template <typename T>
   T* as() const {
@@ -31,11 +33,17 @@ class Context {
   virtual void* stream() = 0;  // a cudaStream_t
   // Device memory, not initialised, aligned to 256 bytes; data is null if there is none left.
   virtual Buffer allocate(std::size_t bytes) = 0;
+  // The same, but without waiting for other ops to give memory back.
+  virtual Buffer allocate_at_once(std::size_t bytes) { return allocate(bytes); }
   // Host memory that the device can read and write.
   virtual Buffer allocate_pinned(std::size_t bytes) = 0;
   // Whether sums must have one order: then a batch gives the same bits in every run.
   virtual bool fixed_order() const { return false; }
 };
+
+// Waits for all work of a device, and says nothing of its errors: for what must be given back.
+int current_device();
+void wait_for_device(int device);
 
 // How many kernels the calling thread has launched (launch.cuh).
 std::int64_t kernels_launched();

@@ -46,6 +46,18 @@ Status copy_to_host(Context& context, void* to, const void* from, std::size_t by
   return synchronise(context);
 }
 
+int current_device() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess ? device : 0;
+}
+
+void wait_for_device(int device) {
+  const int before = current_device();
+  if (cudaSetDevice(device) != cudaSuccess) return;
+  static_cast<void>(cudaDeviceSynchronize());
+  static_cast<void>(cudaSetDevice(before));
+}
+
 Status synchronise(Context& context) {
   SOK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_of(context)));
   return {};

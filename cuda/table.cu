@@ -144,8 +144,13 @@ Status Table::create(Context& context, TableConfig config, std::unique_ptr<Table
   }
   std::unique_ptr<Table> table(new Table(std::move(config)));
   const TableConfig& c = table->config_;
-  table->shape_ = SlabShape::for_rows(c.is_static() ? std::max<std::int64_t>(rows, 1)
-                                                    : std::max<std::int64_t>(rows, 64));
+  std::int64_t first_slab = std::max<std::int64_t>(rows, c.is_static() ? 1 : 64);
+  if (c.device_bytes != TableConfig::kAllOnDevice) {
+    // A slab lies in one memory: the first one is what the device's share holds.
+    const std::int64_t on_device = c.device_bytes / (c.dimension * row_type_bytes(c.row_type));
+    if (on_device >= 64) first_slab = std::min(first_slab, on_device);
+  }
+  table->shape_ = SlabShape::for_rows(first_slab);
   Plane values;
   values.spec = {"values", c.dimension, 0};
   values.element_bytes = static_cast<std::size_t>(row_type_bytes(c.row_type));
@@ -184,11 +189,8 @@ std::int64_t Table::row_limit() const {
 }
 
 std::int64_t Table::bytes() const {
-  std::size_t total = control_.bytes + slots_.bytes + tags_.bytes + free_rows_.bytes;
-  for (const Plane& plane : planes_) {
-    for (const Buffer& slab : plane.slabs) total += slab.bytes;
-  }
-  return static_cast<std::int64_t>(total);
+  const std::size_t others = control_.bytes + slots_.bytes + tags_.bytes + free_rows_.bytes;
+  return static_cast<std::int64_t>(others) + slab_bytes(false) + slab_bytes(true);
 }
 
 Status Table::no_memory(const char* what, std::size_t wanted) const {
@@ -352,10 +354,29 @@ Status Table::fill_initial(Context& context, const Plane& plane, std::size_t sla
                 static_cast<float*>(plane.pointers[slab]), count, plane.spec.initial);
 }
 
+std::int64_t Table::slab_bytes(bool pinned) const {
+  std::size_t total = 0;
+  for (const Plane& plane : planes_) {
+    for (const Buffer& slab : plane.slabs) total += slab.pinned == pinned ? slab.bytes : 0;
+  }
+  return static_cast<std::int64_t>(total);
+}
+
+Buffer Table::allocate_slab(Context& context, std::size_t bytes) {
+  if (config_.device_bytes == TableConfig::kAllOnDevice) return context.allocate(bytes);
+  const std::int64_t used = slab_bytes(false);
+  if (static_cast<std::int64_t>(bytes) <= config_.device_bytes - used) {
+    Buffer slab = context.allocate_at_once(bytes);
+    if (slab.data != nullptr) return slab;
+    config_.device_bytes = used;  // what the device has left is for others: it is not asked again
+  }
+  return context.allocate_pinned(bytes);
+}
+
 Status Table::add_slab(Context& context, Plane* plane, std::size_t number) {
   const std::size_t bytes = shape_.rows_in(static_cast<std::uint32_t>(number)) *
                             static_cast<std::size_t>(plane->spec.width) * plane->element_bytes;
-  Buffer slab = context.allocate(bytes);
+  Buffer slab = allocate_slab(context, bytes);
   if (slab.data == nullptr) return no_memory(plane->spec.name.c_str(), bytes);
   plane->pointers.push_back(slab.data);
   plane->slabs.push_back(std::move(slab));
@@ -471,6 +492,7 @@ Status Table::stats(Context& context, std::vector<std::pair<std::string, std::in
             {"deleted_slots", deleted_},
             {"groups_read_to_find_all", groups_read},
             {"bytes", bytes()},
+            {"pinned_bytes", slab_bytes(true)},
             {"inserted", config_.is_static() ? 0 : live_ + total_erased_},
             {"erased", total_erased_},
             {"index_growths", growths_}};
@@ -485,32 +507,35 @@ int Table::plane_index(const std::string& name) const {
 }
 
 Status Table::attach_planes(Context& context, const std::vector<PlaneSpec>& specs) {
-  std::vector<Plane> added;
+  const std::size_t before = planes_.size();
   for (const PlaneSpec& spec : specs) {
-    const int known = plane_index(spec.name);
-    if (known >= 0) {
-      if (planes_[known].spec.width != spec.width) {
-        return invalid_argument("table '", config_.name, "': plane '", spec.name, "' has width ",
-                                planes_[known].spec.width, ", not ", spec.width);
-      }
-      continue;
-    }
-    if (plane_count() + static_cast<int>(added.size()) > kMostPlanes) {
-      return invalid_argument("table '", config_.name, "': more than ", kMostPlanes,
-                              " optimizer states");
-    }
-    Plane plane;
-    plane.spec = spec;
-    for (std::size_t s = 0; s < slabs_; ++s) {
-      SOK_RETURN_IF_ERROR(add_slab(context, &plane, s));
-      SOK_RETURN_IF_ERROR(fill_initial(context, plane, s));
-    }
-    SOK_RETURN_IF_ERROR(publish_slabs(context, &plane));
-    added.push_back(std::move(plane));
+    const Status status = attach_plane(context, spec);
+    if (status.ok()) continue;
+    planes_.resize(before);
+    return status;
   }
-  for (Plane& plane : added) planes_.push_back(std::move(plane));
-  if (!added.empty()) view_is_current_ = false;
+  if (planes_.size() != before) view_is_current_ = false;
   return {};
+}
+
+Status Table::attach_plane(Context& context, const PlaneSpec& spec) {
+  const int known = plane_index(spec.name);
+  if (known >= 0) {
+    if (planes_[known].spec.width == spec.width) return {};
+    return invalid_argument("table '", config_.name, "': plane '", spec.name, "' has width ",
+                            planes_[known].spec.width, ", not ", spec.width);
+  }
+  if (plane_count() > kMostPlanes) {
+    return invalid_argument("table '", config_.name, "': more than ", kMostPlanes,
+                            " optimizer states");
+  }
+  Plane& plane = planes_.emplace_back();
+  plane.spec = spec;
+  for (std::size_t s = 0; s < slabs_; ++s) {
+    SOK_RETURN_IF_ERROR(add_slab(context, &plane, s));
+    SOK_RETURN_IF_ERROR(fill_initial(context, plane, s));
+  }
+  return publish_slabs(context, &plane);
 }
 
 Status Table::row_tags(Context& context, std::uint32_t** tags) {

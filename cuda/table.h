@@ -76,8 +76,11 @@ class Table {
   explicit Table(TableConfig config) : config_(std::move(config)) {}
 
   Status initialize_static(Context& context);
+  Status attach_plane(Context& context, const PlaneSpec& spec);
   Status grow_index(Context& context, std::int64_t keys);
   Status grow_rows(Context& context, std::int64_t rows);
+  Buffer allocate_slab(Context& context, std::size_t bytes);
+  std::int64_t slab_bytes(bool pinned) const;
   Status add_slab(Context& context, Plane* plane, std::size_t number);
   Status publish_slabs(Context& context, Plane* plane);
   Status fill_initial(Context& context, const Plane& plane, std::size_t slab);

@@ -36,6 +36,18 @@ def count(name: str, value: Any) -> int:
     return 0 if value is None else whole(name, value, 1)
 
 
+def device_bytes(var_type: str, max_hbm_for_vectors: Any) -> int:
+    """Bytes of rows in a GPU's own memory; -1: all of them."""
+    if max_hbm_for_vectors is None:
+        return 2**63 - 1 if var_type == "hybrid" else -1
+    if var_type != "hybrid":
+        raise ValueError(
+            f"max_hbm_for_vectors is for var_type='hybrid': with {var_type!r} a GPU keeps all rows in "
+            "its own memory"
+        )
+    return whole("max_hbm_for_vectors", max_hbm_for_vectors, 0)
+
+
 def seed(value: Any) -> int:
     """A seed: any 64-bit number."""
     return whole("seed", value, -(2**63))

@@ -30,11 +30,12 @@ class TableConfig:
     key_type: dtype of ids: int32, int64, uint32 or uint64.
     dtype: of the rows: float32, float16 or bfloat16; None: the layer's.
     max_norm: rows longer than this are scaled down to it as they are read.
-    var_type, mode: where the rows are; see `sok.DynamicVariable`.
+    mode: where the rows are; see `sok.DynamicVariable`.
 
     Of hash tables only:
+    var_type: which memory of a GPU they are in; see `sok.DynamicVariable`.
     default: what an unknown id reads outside of training: "initial", "zeros" or a vector.
-    capacity, max_capacity: see `sok.DynamicVariable`.
+    capacity, max_capacity, max_hbm_for_vectors: see `sok.DynamicVariable`.
 
     Of static tables only:
     out_of_range: what an id outside [0, vocabulary_size) gets; see `sok.Variable`.
@@ -56,6 +57,7 @@ class TableConfig:
     default: Any = "initial"
     capacity: int | None = None
     max_capacity: int | None = None
+    max_hbm_for_vectors: int | None = None
     out_of_range: str = "error"
 
     def __post_init__(self):
@@ -69,6 +71,7 @@ class TableConfig:
         settle("default", checks.default_row(self.default, self.dimension))
         checks.max_norm(self.max_norm)
         checks.one_of("var_type", self.var_type, checks.VAR_TYPES)
+        checks.device_bytes(self.var_type, self.max_hbm_for_vectors)
         checks.one_of("out_of_range", self.out_of_range, checks.OUT_OF_RANGE)
         if self.vocabulary_size is not None:
             settle("vocabulary_size", checks.whole("vocabulary_size", self.vocabulary_size, 0))
@@ -83,7 +86,8 @@ class TableConfig:
 
     def _refuse_fields_of_the_other_kind(self):
         static = self.vocabulary_size is not None
-        others = ("default", "capacity", "max_capacity") if static else ("out_of_range",)
+        of_hash_tables = ("default", "capacity", "max_capacity", "var_type", "max_hbm_for_vectors")
+        others = of_hash_tables if static else ("out_of_range",)
         for field in dataclasses.fields(self):
             if field.name in others and getattr(self, field.name) != field.default:
                 raise ValueError(
@@ -115,6 +119,7 @@ class TableConfig:
             default=self.default,
             capacity=self.capacity,
             max_capacity=self.max_capacity,
+            max_hbm_for_vectors=self.max_hbm_for_vectors,
             **common,
         )
 

@@ -24,6 +24,7 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, Any]]:
     Of a table, on several ranks of the part that this one keeps:
 
     rows, row_limit (rows that fit before the index grows), bytes (memory of index, rows and states),
+    pinned_bytes (of these, rows and states of a GPU's table in host memory),
     inserted, erased, index_growths; load_factor (of the index), groups_per_find (groups of 16 slots
     read to find a key that is there, on average; 1 is the least).
 

@@ -53,6 +53,7 @@ class TableAttributes:
     id_stride: int = 1
     capacity: int = 0
     max_capacity: int = 0
+    device_bytes: int = -1
     initializer: str = "constant"
     initializer_a: float = 0.0
     initializer_b: float = 0.0

@@ -36,8 +36,9 @@ class DynamicVariable(TableVariable):
         dimension: width of the rows, at least 1.
         initializer: what a new row holds; see `sok.initializers.resolve`. Default "random",
             U(-0.05, 0.05).
-        var_type: "hbm" (default) or "hybrid": where a GPU keeps the rows. On a machine without one
-            both mean host memory.
+        var_type: where a GPU keeps the rows. "hbm" (default): in its own memory. "hybrid": there while
+            it has room, and further rows, with their states, in pinned host memory, which kernels read
+            and write where it is: as fast as the bus. Without a GPU both mean host memory.
         name: name in summaries and messages.
         constraint: not supported; must be None.
         trainable: whether tapes and optimizers see it.
@@ -49,6 +50,9 @@ class DynamicVariable(TableVariable):
             value), "zeros", or a vector.
         capacity: rows to make room for at once.
         max_capacity: refuse to hold more rows than this (None: unbounded).
+        max_hbm_for_vectors: with "hybrid", bytes of rows and states that may be in a GPU's own memory,
+            those of the values first; None: what it has, which leaves nothing for the model's other
+            layers.
 
     Raises:
         ValueError: an argument is outside of what is listed.
@@ -77,6 +81,7 @@ class DynamicVariable(TableVariable):
         capacity=None,
         init_capacity=None,
         max_capacity=None,
+        max_hbm_for_vectors=None,
         _collide=False,
     ):
         dimension = checks.whole("dimension", dimension, 1)
@@ -106,6 +111,7 @@ class DynamicVariable(TableVariable):
                 dimension=dimension,
                 capacity=capacity,
                 max_capacity=max_capacity,
+                device_bytes=checks.device_bytes(self.var_type, max_hbm_for_vectors),
                 initializer=spec.kind,
                 initializer_a=spec.a,
                 initializer_b=spec.b,

@@ -195,7 +195,8 @@ def test_table_config_round_trip():
         ITEMS,
         USERS,
         TAGS,
-        sok.TableConfig("a", 2, default=[1, 2], capacity=3, max_capacity=9, var_type="hybrid"),
+        sok.TableConfig("a", 2, default=[1, 2], capacity=3, max_capacity=9),
+        sok.TableConfig("a", 2, var_type="hybrid", max_hbm_for_vectors=0),
         sok.TableConfig("a", 2, vocabulary_size=5, out_of_range="zero", dtype="float16"),
     ):
         copy = sok.TableConfig.from_config(json.loads(json.dumps(config.get_config())))

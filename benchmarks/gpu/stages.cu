@@ -57,7 +57,7 @@ class BenchContext final : public cuda::Context {
   Buffer allocate_pinned(std::size_t bytes) override {
     void* data = nullptr;
     if (cudaMallocHost(&data, bytes) != cudaSuccess) return {};
-    return {std::shared_ptr<void>(data, [](void* p) { cudaFreeHost(p); }), data, bytes};
+    return {std::shared_ptr<void>(data, [](void* p) { cudaFreeHost(p); }), data, bytes, true};
   }
   cudaStream_t raw() const { return stream_; }
 

@@ -31,6 +31,10 @@ struct TableConfig {
   std::int64_t id_stride = 1;
   std::int64_t capacity = 0;      // rows to make room for at creation
   std::int64_t max_capacity = 0;  // 0: grows without bound
+  // Bytes of rows, with their states, for which a GPU takes its own memory, as long as there is some.
+  // Further rows lie in pinned host memory, which it reads and writes where it is.
+  static constexpr std::int64_t kAllOnDevice = -1;  // and growth fails where that has no more room
+  std::int64_t device_bytes = kAllOnDevice;
   Initializer initializer;
   DefaultRow default_row = DefaultRow::kInitialValue;
   std::vector<float> default_vector;

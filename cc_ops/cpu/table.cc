@@ -82,6 +82,7 @@ std::vector<std::pair<std::string, std::int64_t>> Table::stats() const {
           {"deleted_slots", deleted_},
           {"groups_read_to_find_all", groups_read},
           {"bytes", bytes()},
+          {"pinned_bytes", 0},
           {"inserted", total_inserted_},
           {"erased", total_erased_},
           {"index_growths", growths_}};

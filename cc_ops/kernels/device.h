@@ -479,20 +479,36 @@ class GpuDevice {
     explicit OpContext(tensorflow::OpKernelContext* context) : context_(context) {}
     void* stream() override { return gpu_stream(context_); }
     bool fixed_order() const override { return sok::fixed_order(); }
-    cuda::Buffer allocate(std::size_t bytes) override { return take(bytes, {}); }
+    cuda::Buffer allocate(std::size_t bytes) override { return take(bytes, {}, {}); }
+    cuda::Buffer allocate_at_once(std::size_t bytes) override {
+      tensorflow::AllocationAttributes attributes;
+      attributes.retry_on_failure = false;
+      return take(bytes, {}, attributes);
+    }
     cuda::Buffer allocate_pinned(std::size_t bytes) override {
       tensorflow::AllocatorAttributes attributes;
       attributes.set_on_host(true);
       attributes.set_gpu_compatible(true);
-      return take(bytes, attributes);
+      cuda::Buffer buffer = take(bytes, attributes, {});
+      if (buffer.data == nullptr) return buffer;
+      // TensorFlow hands host memory on at once, and the device may be at work on it.
+      const auto give_back = [owner = std::move(buffer.owner),
+                              device = cuda::current_device()](void*) mutable {
+        cuda::wait_for_device(device);
+        owner.reset();
+      };
+      return {std::shared_ptr<void>(buffer.data, give_back), buffer.data, bytes, true};
     }
 
    private:
-    cuda::Buffer take(std::size_t bytes, tensorflow::AllocatorAttributes attributes) {
+    cuda::Buffer take(std::size_t bytes, tensorflow::AllocatorAttributes attributes,
+                      const tensorflow::AllocationAttributes& allocation) {
       auto tensor = std::make_shared<tensorflow::Tensor>();
       const tensorflow::TensorShape shape(
           {static_cast<std::int64_t>(std::max<std::size_t>(1, bytes))});
-      if (!context_->allocate_temp(tensorflow::DT_UINT8, shape, tensor.get(), attributes).ok()) {
+      if (!context_
+               ->allocate_temp(tensorflow::DT_UINT8, shape, tensor.get(), attributes, allocation)
+               .ok()) {
         return {};
       }
       void* data = tensor->data();

@@ -46,6 +46,7 @@ absl::Status read_config(OpKernelConstruction* context, TableConfig* config) {
   TF_RETURN_IF_ERROR(context->GetAttr("id_stride", &config->id_stride));
   TF_RETURN_IF_ERROR(context->GetAttr("capacity", &config->capacity));
   TF_RETURN_IF_ERROR(context->GetAttr("max_capacity", &config->max_capacity));
+  TF_RETURN_IF_ERROR(context->GetAttr("device_bytes", &config->device_bytes));
   TF_RETURN_IF_ERROR(context->GetAttr("initializer", &text));
   config->initializer.kind = enum_of<InitKind>(kInitializerNames, text);
   TF_RETURN_IF_ERROR(context->GetAttr("initializer_a", &config->initializer.a));

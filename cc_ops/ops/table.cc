@@ -16,6 +16,7 @@ REGISTER_OP("Sok>Table")
     .Attr("id_stride: int >= 1 = 1")
     .Attr("capacity: int = 0")
     .Attr("max_capacity: int = 0")
+    .Attr("device_bytes: int >= -1 = -1")
     .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'constant'")
     .Attr("initializer_a: float = 0")
     .Attr("initializer_b: float = 0")
@@ -35,6 +36,8 @@ id_offset, id_stride: row r of a static table starts with the values of id
   r * id_stride + id_offset.
 capacity: rows to make room for at once.
 max_capacity: a hash table refuses to hold more rows than this; 0: it grows.
+device_bytes: of rows and states in a GPU's memory; the rest is in pinned host memory; -1: all are in
+  the GPU's.
 initializer_a: the constant, the lower bound, or the mean.
 initializer_b: the upper bound or the standard deviation.
 default_row: what a lookup without insertion gives for an unknown id.

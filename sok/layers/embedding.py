@@ -37,8 +37,8 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         vocabulary_size: rows of a static table.
         mask_value: dense ids equal to it are left out, for instance padding.
         exchange: what travels between ranks; see `sok.lookup_sparse`.
-        max_norm, key_type, default, capacity, max_capacity, out_of_range, var_type, mode: see
-            `sok.TableConfig`.
+        max_norm, key_type, default, capacity, max_capacity, out_of_range, var_type,
+            max_hbm_for_vectors, mode: see `sok.TableConfig`.
         embeddings_regularizer, embeddings_constraint: not supported; must be None.
 
     Input: int ids: dense [batch] or [batch, hotness], ragged or sparse; or a tuple (ids, weights).
@@ -68,6 +68,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
         max_capacity=None,
         out_of_range="error",
         var_type="hbm",
+        max_hbm_for_vectors=None,
         mode=None,
         exchange="auto",
         embeddings_regularizer=None,
@@ -92,6 +93,7 @@ class DistributedEmbedding(TableMixin, keras.layers.Layer):
             key_type=key_type,
             max_norm=max_norm,
             var_type=var_type,
+            max_hbm_for_vectors=max_hbm_for_vectors,
             mode=mode,
             default=default,
             capacity=capacity,

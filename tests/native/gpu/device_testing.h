@@ -50,14 +50,18 @@ class TestContext final : public Context {
     }
     return {std::shared_ptr<void>(data, cudaFree), data, bytes};
   }
+  Buffer allocate_at_once(std::size_t bytes) override {
+    return is_full ? Buffer() : allocate(bytes);
+  }
   Buffer allocate_pinned(std::size_t bytes) override {
     void* data = nullptr;
     if (cudaMallocHost(&data, std::max<std::size_t>(1, bytes)) != cudaSuccess) return {};
-    return {std::shared_ptr<void>(data, cudaFreeHost), data, bytes};
+    return {std::shared_ptr<void>(data, cudaFreeHost), data, bytes, true};
   }
   bool fixed_order() const override { return in_order; }
 
   std::int64_t allocations_left = -1;  // -1: as many as there is memory for
+  bool is_full = false;                // for those who would not wait for memory
   bool in_order = false;
 
   // Copies between the host and new device memory.

@@ -3,6 +3,8 @@
 //
 // The table in device memory against the one on the CPU.
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <numeric>
 
 #include "tests/native/gpu/device_testing.h"
@@ -136,6 +138,50 @@ TEST(DeviceMemoryTest, ATableLivesOnWhenThereIsNone) {
   std::int64_t size = 0;
   expect_ok(table->size(context, &size));
   EXPECT_EQ(size, 20'050);
+}
+
+// Whatever share of the rows the device's memory takes, and whenever it ends.
+TEST(DeviceMemoryTest, AHybridTableGoesOnInTheHostsMemory) {
+  TestContext context;
+  std::vector<Key> keys(9'000);
+  std::iota(keys.begin(), keys.end(), -4'000);
+  for (const std::int64_t width : {6, 128}) {
+    TableConfig config = config_of(width, 100);
+    auto all = make_device_table(context, config);
+    resolve_all(context, *all, keys, true);
+    const std::int64_t row = width * 4;
+    for (const std::int64_t share : {std::int64_t{0}, 70 * row, 3'000 * row}) {
+      config.device_bytes = share;
+      auto table = make_device_table(context, config);
+      resolve_all(context, *table, keys, true);
+      expect_ok(table->attach_planes(context, {{"state", width, 2.5f}}));
+      resolve_all(context, *table, {1'000'000, 1'000'001}, true);
+      std::vector<std::pair<std::string, std::int64_t>> stats;
+      expect_ok(table->stats(context, &stats));
+      std::map<std::string, std::int64_t> of(stats.begin(), stats.end());
+      EXPECT_GE(of["pinned_bytes"], 2 * row * 9'002 - share);
+      // What the index and the bookkeeping take, at most.
+      EXPECT_LE(of["bytes"] - of["pinned_bytes"], share + 64 * 9'002);
+      Contents expected = contents_of(context, *all);
+      for (auto& [key, columns] : expected) columns.resize(2 * width, 2.5f);
+      Contents found = contents_of(context, *table);
+      EXPECT_EQ(found.erase(1'000'000) + found.erase(1'000'001), 2u);
+      expect_equal(expected, found, 0);
+    }
+  }
+  // The device's memory ends by itself while the table grows.
+  TableConfig config = config_of(6, 100);
+  config.device_bytes = std::numeric_limits<std::int64_t>::max();
+  auto table = make_device_table(context, config);
+  context.is_full = true;
+  resolve_all(context, *table, keys, true);
+  context.is_full = false;
+  std::vector<std::pair<std::string, std::int64_t>> stats;
+  expect_ok(table->stats(context, &stats));
+  std::map<std::string, std::int64_t> of(stats.begin(), stats.end());
+  EXPECT_EQ(of["rows"], static_cast<std::int64_t>(keys.size()));
+  EXPECT_GE(of["pinned_bytes"], 6 * 4 * 8'900);
+  EXPECT_GE(of["bytes"] - of["pinned_bytes"], 6 * 4 * 100);
 }
 
 TEST(DeviceTableTest, ReachesBeyondTwoToThe31Elements) {
