@@ -8,6 +8,7 @@ import pathlib
 
 import keras
 import kinds
+import moved_dumps
 import numpy as np
 import pandas
 import pytest
@@ -346,3 +347,10 @@ def test_shards_that_somebody_removed_keep_the_old_dump(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is missing"):
         sok.dump(tmp_path, table, step=2)
     assert sok.load(tmp_path, table).step == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["static", "hash"])
+def test_there_and_back(tmp_path, monkeypatch, kind, dtype):
+    monkeypatch.setattr(shards, "SHARD_BYTES", 2000)
+    moved_dumps.there_and_back(tmp_path, None, None, kind, dtype)
