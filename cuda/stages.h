@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cc_ops/core/batch.h"
+#include "cc_ops/core/interaction.h"
 #include "cc_ops/core/optimizer_spec.h"
 #include "cc_ops/core/status.h"
 #include "cuda/context.h"
@@ -114,6 +115,14 @@ Status hyper_parameters(Context& context, const HyperParameters& parameters, flo
 // These set `*finite`, in device memory.
 Status all_finite(Context& context, const std::vector<Values>& values, bool* finite);
 Status bags_finite(Context& context, const std::vector<BagGradients>& gradients, bool* finite);
+
+// interaction.cu: see core/interaction.h
+// --------------------------------------------------------------------------------
+
+Status dot_interaction(Context& context, const Interaction& call, void* products);
+// `gradient` is the result's, `gradients` are the vectors'.
+Status dot_interaction_gradients(Context& context, const Interaction& call, const void* gradient,
+                                 const std::vector<void*>& gradients);
 
 // Plain memory traffic on the op's stream; copies to the host synchronise.
 Status copy(Context& context, void* to, const void* from, std::size_t bytes);

@@ -67,6 +67,11 @@ def reading_through(reader: Callable[..., list[tf.Tensor]]):
         _reader.reset(token)
 
 
+def in_plain_ops() -> bool:
+    """Whether what is traced now must do without the library's ops."""
+    return _reader.get() is not None
+
+
 def run(
     features: list[Feature],
     *,

@@ -125,8 +125,9 @@ def test_sgd_follows_plain_embeddings_of_keras(ratings):
     for model, data in ((ours, ratings), (plain, numbered)):
         model(next(iter(data.dataset(2)))[0])
     plain.get_layer("top").set_weights(ours.get_layer("top").get_weights())
-    losses = _fit(ours, sok.OptimizerWrapper(keras.optimizers.SGD(1.0)), ratings)
-    expected = _fit(plain, keras.optimizers.SGD(1.0), numbered)
+    # At twice this rate the rounding of single sums grows to 1e-3 of the loss.
+    losses = _fit(ours, sok.OptimizerWrapper(keras.optimizers.SGD(0.5)), ratings)
+    expected = _fit(plain, keras.optimizers.SGD(0.5), numbered)
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-3)
     assert losses[-1] < losses[0] - 0.02
 

@@ -401,6 +401,48 @@ void run_keys(BenchContext& context, double copy) {
 
 }  // namespace
 
+// The interaction of a DLRM: 27 vectors of 128, batch 65,536.
+void run_interaction(BenchContext& context, double copy) {
+  constexpr int kVectors = 27;
+  constexpr std::int64_t kBatch = 65'536, kWidth = 128;
+  for (const RowType type : {RowType::kFloat32, RowType::kFloat16}) {
+    Interaction call;
+    call.type = type;
+    call.batch = kBatch;
+    call.width = kWidth;
+    call.beside = 1;
+    std::vector<Buffer> memory;
+    std::vector<void*> gradients;
+    const std::size_t of_vector = kBatch * kWidth * row_type_bytes(type);
+    const auto allocate = [&](std::size_t bytes) {
+      memory.push_back(context.allocate(bytes));
+      CHECK_CUDA(cudaMemset(memory.back().data, 0, bytes));
+      return memory.back().data;
+    };
+    for (int i = 0; i < kVectors; ++i) {
+      call.vectors.push_back(allocate(of_vector));
+      gradients.push_back(allocate(of_vector));
+    }
+    const std::size_t of_result = kBatch * call.columns() * row_type_bytes(type);
+    void* result = allocate(of_result);
+    const auto report = [&](const char* what, double ms, std::size_t bytes) {
+      std::printf(
+          "{\"case\": \"interaction\", \"bytes\": %d, \"what\": \"%s\", \"ms\": %.4f, "
+          "\"fraction_of_copy\": %.3f}\n",
+          row_type_bytes(type), what, ms, bytes / ms / 1e6 / copy);
+    };
+    report("forward",
+           median_ms(context, [&](int) { check(cuda::dot_interaction(context, call, result)); }),
+           kVectors * of_vector + of_result);
+    report("backward",
+           median_ms(context,
+                     [&](int) {
+                       check(cuda::dot_interaction_gradients(context, call, result, gradients));
+                     }),
+           2 * kVectors * of_vector + of_result);
+  }
+}
+
 int main(int argc, char** argv) {
   BenchContext context;
   const double copy = copy_gbs(context);
@@ -409,8 +451,12 @@ int main(int argc, char** argv) {
     run_keys(context, copy);
     return 0;
   }
+  if (argc == 2 && std::string(argv[1]) == "interaction") {
+    run_interaction(context, copy);
+    return 0;
+  }
   if (argc != 3) {
-    std::fprintf(stderr, "usage: stages CASE_FILE NAME | stages keys\n");
+    std::fprintf(stderr, "usage: stages CASE_FILE NAME | stages keys | stages interaction\n");
     return 2;
   }
   run_case(context, argv[1], argv[2], copy);

@@ -142,7 +142,10 @@ def steps(folder):
 
 
 class Ranker(keras.Model):
-    """DLRM with all tables in one pass: bottom 13-512-256-128, top 1024-1024-512-256-1."""
+    """DLRM with all tables in one pass: bottom 13-512-256-128, top 1024-1024-512-256-1.
+
+    compile_dense: the perceptrons by XLA, which knows none of the library's ops.
+    """
 
     def __init__(self, tables, rows, dim, compile_dense):
         super().__init__()
@@ -156,23 +159,15 @@ class Ranker(keras.Model):
         relu = lambda *units: [keras.layers.Dense(u, "relu") for u in units]  # noqa: E731
         self.bottom = keras.Sequential(relu(512, 256, dim))
         self.top = keras.Sequential([*relu(1024, 1024, 512, 256), keras.layers.Dense(1, dtype="float32")])
-        # What picks the products of different vectors, as a matrix: tensor cores gather faster than gathers.
-        vectors = tables + 1
-        pairs = [i * vectors + j for i in range(vectors) for j in range(i)]
-        self.pick = tf.constant(np.eye(vectors**2, dtype=np.float32)[:, pairs])
-        self.dense = tf.function(self._dense, jit_compile=True) if compile_dense else self._dense
-
-    def _dense(self, dense, vectors):
-        dense = self.bottom(dense)
-        stacked = tf.stack([dense, *(tf.cast(vector, dense.dtype) for vector in vectors)], axis=1)
-        dots = tf.matmul(stacked, stacked, transpose_b=True)
-        flat = tf.reshape(dots, (-1, self.pick.shape[0]))
-        products = tf.matmul(flat, tf.cast(self.pick, flat.dtype))
-        return self.top(tf.concat([dense, products], axis=1))
+        self.interaction = sok.layers.DotInteraction(beside=1)
+        compiled = lambda part: tf.function(lambda x: part(x), jit_compile=True) if compile_dense else part  # noqa: E731
+        self.run_bottom, self.run_top = compiled(self.bottom), compiled(self.top)
 
     def call(self, inputs, training=False):
         vectors = self.embeddings({name: inputs[name] for name in self.names}, training=training)
-        return self.dense(inputs["dense"], [vectors[name] for name in self.names])
+        dense = self.run_bottom(inputs["dense"])
+        others = [tf.cast(vectors[name], dense.dtype) for name in self.names]
+        return self.run_top(self.interaction([dense, *others]))
 
 
 def fit(folder):

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cc_ops/core/batch.h"
+#include "cc_ops/core/interaction.h"
 #include "cc_ops/core/optimizer_spec.h"
 #include "cc_ops/core/status.h"
 #include "cc_ops/cpu/executor.h"
@@ -100,6 +101,14 @@ void write_plane(Executor& executor, Table& table, int plane, const Row* rows, s
 bool all_finite(Executor& executor, const std::vector<Values>& values);
 // Whether the gradients of rows that these would give are; see Sok>BagsFinite.
 bool bags_finite(Executor& executor, const std::vector<BagGradients>& gradients);
+
+// interaction.cc: see core/interaction.h
+// --------------------------------------------------------------------------------
+
+void dot_interaction(Executor& executor, const Interaction& call, void* products);
+// `gradient` is the result's, `gradients` are the vectors'.
+void dot_interaction_gradients(Executor& executor, const Interaction& call, const void* gradient,
+                               const std::vector<void*>& gradients);
 
 }  // namespace sok::cpu
 

@@ -149,6 +149,15 @@ class CpuDevice {
     *finite = cpu::bags_finite(executor_, gradients);
     return {};
   }
+  Status dot_interaction(const Interaction& call, void* products) {
+    cpu::dot_interaction(executor_, call, products);
+    return {};
+  }
+  Status dot_interaction_gradients(const Interaction& call, const void* gradient,
+                                   const std::vector<void*>& gradients) {
+    cpu::dot_interaction_gradients(executor_, call, gradient, gradients);
+    return {};
+  }
 
   Status size(Table& table, std::int64_t* rows) {
     *rows = table.size();
@@ -361,6 +370,13 @@ class GpuDevice {
   }
   Status bags_finite(const std::vector<BagGradients>& gradients, bool* finite) {
     return cuda::bags_finite(context_, gradients, finite);
+  }
+  Status dot_interaction(const Interaction& call, void* products) {
+    return cuda::dot_interaction(context_, call, products);
+  }
+  Status dot_interaction_gradients(const Interaction& call, const void* gradient,
+                                   const std::vector<void*>& gradients) {
+    return cuda::dot_interaction_gradients(context_, call, gradient, gradients);
   }
   Status size(Table& table, std::int64_t* rows) {
     SOK_RETURN_IF_ERROR(table.check_offending(context_));

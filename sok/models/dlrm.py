@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from sok.layers import DistributedEmbedding
+from sok.layers import DistributedEmbedding, DotInteraction
 
 
 def distributed_embeddings(
@@ -88,8 +88,8 @@ class DLRM(keras.Model):
         self.bottom_units = tuple(bottom_units)
         self.top_units = tuple(top_units)
         self.dropout = dropout
-        # Positions above the diagonal of the flattened matrix of dot products: each pair once.
-        self._pairs = [i * vectors + j for i in range(vectors) for j in range(i + 1, vectors)]
+        # With dense features their vector stands beside the products, as in the paper; without, all do.
+        self._interaction = DotInteraction(1 if self.dense_features else vectors)
         self._bottom: keras.Sequential | None = None
         layers: list[keras.layers.Layer] = []
         for units in self.top_units:
@@ -101,6 +101,7 @@ class DLRM(keras.Model):
     def build(self, input_shape: Mapping[str, Sequence[int | None]]) -> None:
         """Creates every weight, so that a loaded model has them before its first batch."""
         batch, width = None, 0
+        vectors = len(self.embeddings) + bool(self.dense_features)
         for name, layer in self.embeddings.items():
             if name not in input_shape:
                 raise ValueError(
@@ -109,7 +110,6 @@ class DLRM(keras.Model):
             if not layer.built:
                 layer.build(tuple(input_shape[name]))
             batch, width = layer.compute_output_shape(tuple(input_shape[name]))
-        others = len(self.embeddings) * width
         if self.dense_features:
             shapes: list[tuple[Any, ...]] = [tuple(input_shape[name]) for name in self.dense_features]
             hidden = [keras.layers.Dense(units, activation="relu") for units in self.bottom_units]
@@ -117,27 +117,20 @@ class DLRM(keras.Model):
                 [*hidden, keras.layers.Dense(width, activation="relu")], name="bottom"
             )
             self._bottom.build((batch, sum(shape[1] if len(shape) > 1 else 1 for shape in shapes)))
-            others = width
-        self._top.build((batch, others + len(self._pairs)))
+        self._top.build(self._interaction.compute_output_shape([(batch, width)] * vectors))
         self.built = True
 
     def call(self, inputs: Mapping[str, Any], training: bool | None = None) -> keras.KerasTensor:
         # Keras hands `training` on to the layers that know it; Embedding, for one, would refuse it.
         vectors = [layer(inputs[name]) for name, layer in self.embeddings.items()]
-        others = vectors
         if self._bottom is not None:
             columns = [inputs[name] for name in self.dense_features]
             columns = [
                 keras.ops.expand_dims(column, 1) if len(column.shape) == 1 else column
                 for column in columns
             ]
-            others = [self._bottom(keras.ops.concatenate(columns, axis=1))]
-            vectors = [*others, *vectors]
-        stacked = keras.ops.stack(vectors, axis=1)
-        products = keras.ops.matmul(stacked, keras.ops.transpose(stacked, (0, 2, 1)))
-        products = keras.ops.reshape(products, (-1, len(vectors) ** 2))
-        pairs = keras.ops.take(products, self._pairs, axis=1)
-        return self._top(keras.ops.concatenate([*others, pairs], axis=1))
+            vectors = [self._bottom(keras.ops.concatenate(columns, axis=1)), *vectors]
+        return self._top(self._interaction(vectors))
 
     def compute_output_shape(
         self, input_shape: Mapping[str, Sequence[int | None]]

@@ -1,0 +1,43 @@
+// Copyright 2026 The SOK Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random vectors of one dot interaction, with the gradient of the result.
+#ifndef SOK_TESTS_NATIVE_INTERACTION_CASE_H_
+#define SOK_TESTS_NATIVE_INTERACTION_CASE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc_ops/core/interaction.h"
+#include "tests/native/testing.h"
+
+namespace sok::cpu {
+
+template <typename T>
+struct InteractionCase {
+  Interaction call;
+  std::vector<std::vector<T>> vectors;
+  std::vector<T> gradient;
+
+  InteractionCase(Seeded& random, int count, std::int64_t batch, std::int64_t width, int beside) {
+    call.type = RowTypeOf<T>::kValue;
+    call.batch = batch;
+    call.width = width;
+    call.beside = beside;
+    const auto draw = [&](std::int64_t size) {
+      std::vector<T> values(size);
+      // Eighths: products and their sums are exact in float.
+      for (T& value : values) {
+        value = from_float<T>(static_cast<float>(random.below(33)) / 8.0f - 2.0f);
+      }
+      return values;
+    };
+    for (int i = 0; i < count; ++i) vectors.push_back(draw(batch * width));
+    for (const std::vector<T>& vector : vectors) call.vectors.push_back(vector.data());
+    gradient = draw(batch * call.columns());
+  }
+};
+
+}  // namespace sok::cpu
+
+#endif  // SOK_TESTS_NATIVE_INTERACTION_CASE_H_
