@@ -259,9 +259,35 @@ def test_a_key_in_two_files(dump):
     del data["tables"][0]["shards"][1]
     data["tables"][0]["rows"] -= 1
     write(dump, data)
-    with pytest.raises(ValueError, match="'t' has a key in two files"):
+    with pytest.raises(ValueError, match=f"'t' has the key 7 in 2 files, {names_of(dump)}"):
         sok.load(dump, table, strict=False)
     assert table.size == [0, 2]
+
+
+def names_of(dump):
+    """Of both files, as messages have them."""
+    return rf"{dump}: {shard_of(dump).name} and {dump}: second\.safetensors"
+
+
+@pytest.mark.parametrize("options", [{}, {"strict": False}, {"values_only": True}], ids=str)
+def test_a_key_in_two_files_leaves_a_table_as_it_was(dump, options):
+    two_files(dump, 7)
+    assert_refused(dump, f"'t' has the key 7 in 2 files, {names_of(dump)}: the dump is damaged", **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"strict": False}, {"values_only": True}], ids=str)
+def test_a_row_of_a_static_table_in_two_files(tmp_path, options):
+    """Once for each row that is missing: their number is right."""
+    table = sok.Variable(np.ones((6, 2), np.float32), name="t")
+    sok.dump(tmp_path, [table, tf.Variable([1.0, 2.0], name="w")])
+    replace_shard(tmp_path, {"keys": np.arange(5), "values": np.ones((5, 2), np.float32)}, rows=5)
+    two_files(tmp_path, 3)
+    assert_refused(
+        tmp_path,
+        f"'t' has the key 3 in 2 files, {names_of(tmp_path)}",
+        make=lambda: sok.Variable(np.full((6, 2), 5.0, np.float32), name="t"),
+        **options,
+    )
 
 
 @pytest.mark.parametrize("where", [0, 200, -1])

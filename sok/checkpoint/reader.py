@@ -3,17 +3,16 @@
 """Reading what `sok.dump` wrote, on any number of ranks.
 
 What cannot be loaded changes nothing: names, types and widths are checked against the tables first, then
-sizes and checksums of all files and room for the rows. What one rank finds wrong, all ranks raise. Hash tables
-that are empty on all ranks are written while their files are being checked, each read once, and are empty again
-if something is wrong.
+sizes and checksums of all files, that no two of them have one key, and room for the rows. What one rank finds
+wrong, all ranks raise. Hash tables that are empty on all ranks are written while their files are being checked,
+each read once, and are empty again if something is wrong.
 """
 
-import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ import numpy as np
 import tensorflow as tf
 
 from sok import _native, comm
-from sok.checkpoint import files, manifest, shards, variables
+from sok.checkpoint import distinct, files, manifest, shards, variables
 from sok.checkpoint.agreement import Agreement
+from sok.checkpoint.ahead import READERS, ahead
 from sok.checkpoint.matching import Match, match_tables, match_variables
 from sok.checkpoint.progress import Progress
 from sok.checkpoint.storage import LocalStorage, Storage, open_storage
@@ -130,10 +130,6 @@ def _read_manifest(storage: Storage) -> manifest.Manifest:
     return manifest.decode(text, f"{storage.place}/{manifest.FILE}")
 
 
-# Who reads files, and how many are in memory: theirs, and the one whose rows are being written.
-_READERS = 3
-
-
 class _Load:
     def __init__(self, storage: Storage, load_vars: Any, strict: bool, values_only: bool, bar: Progress):
         self._storage = storage
@@ -169,8 +165,12 @@ class _Load:
         self._progress.start(sum(shard.bytes for match in matches for shard in match.needed))
         with agreement.step():
             self._open(held, matches, bool(ordinary), stack)
-            counts = self._verify(matches, is_fresh)
+            counts, keys = self._verify(matches, is_fresh)
             values = self._read_variables(held) if ordinary else {}
+        with agreement.step():
+            for match, known, later in zip(matches, keys, is_fresh):
+                if not later:
+                    self._check_distinct(match, known)
         if self._is_local and self._communicator.size > 1 and len(counts):
             counts = np.asarray(self._communicator.all_reduce(tf.constant(counts, tf.int64), "load"))
         with agreement.step():
@@ -227,7 +227,7 @@ class _Load:
         found = stack.enter_context(self._storage.local(names))
         self._paths: dict[str, Path] = {name.rsplit("/", 1)[-1]: path for name, path in found.items()}
         # Not before: the sizes are those of the files.
-        self._buffers = files.Buffers(_READERS + 1, largest)
+        self._buffers = files.Buffers(READERS + 1, largest)
 
     def _reads_alone(self, match: Match) -> bool:
         """Whether no other rank reads a table's files."""
@@ -260,10 +260,18 @@ class _Load:
                 f"{match.table.rows} rows"
             )
 
-    def _verify(self, matches: list[Match], is_fresh: list[bool]) -> np.ndarray:
-        """Checks files, this rank its share; how many rows each rank will have, as far as it knows."""
+    def _verify(
+        self, matches: list[Match], is_fresh: list[bool]
+    ) -> tuple[np.ndarray, list[dict[int, np.ndarray]]]:
+        """Checks files, this rank its share.
+
+        Returns:
+            how many rows each rank will have, as far as this one knows; and of each table the keys to compare, by
+            the number of their file.
+        """
         rank, size = self._communicator.rank, self._communicator.size
         counts = np.zeros((len(matches), size), np.int64)
+        compared: list[dict[int, np.ndarray]] = [{} for _ in matches]
         work = []
         for m, (match, later) in enumerate(zip(matches, is_fresh)):
             for i, shard in enumerate(match.needed):
@@ -271,19 +279,37 @@ class _Load:
                     counts[m, rank] += shard.rows
                 # Those that only this rank reads are its own to check.
                 elif not match.is_shared or not self._is_local or i % size == rank:
-                    work.append((m, match, shard))
+                    work.append((m, i, match, shard))
 
         def keys_of(item):
-            _, match, shard = item
+            _, _, match, shard = item
             read = self._read(match, shard, match.table.planes)
             keys = read.keys.copy()
             read.done()
             return keys
 
-        with concurrent.futures.ThreadPoolExecutor(_READERS, "sok.load") as pool:
-            for (m, match, shard), keys in zip(work, _ahead(pool, keys_of, work)):
+        with concurrent.futures.ThreadPoolExecutor(READERS, "sok.load") as pool:
+            for (m, i, match, shard), keys in zip(work, ahead(pool, keys_of, work)):
                 counts[m] += self._owners(match, shard, keys)
-        return counts
+                compared[m][i] = self._share_of(match, keys)
+        return counts, compared
+
+    def _share_of(self, match: Match, keys: np.ndarray) -> np.ndarray:
+        """Keys that this rank compares: all, or a part if the others have the same files."""
+        size = self._communicator.size if match.is_shared else 1
+        return distinct.share_of(keys, self._communicator.rank, size)
+
+    def _check_distinct(self, match: Match, known: dict[int, np.ndarray]) -> None:
+        """Refuses a key in two files. `known` has the keys to compare of some of the files."""
+        needed = match.needed
+
+        def read(i):
+            return shards.read_keys(self._paths[needed[i].file], self._where(needed[i]), match.table, needed[i])
+
+        pieces = list(known.values())
+        pieces += [self._share_of(match, _as_keys(read(i))) for i in range(len(needed)) if i not in known]
+        known.clear()
+        distinct.check(pieces, match.table.name, [self._where(shard) for shard in needed], read)
 
     def _owners(self, match: Match, shard: manifest.Shard, keys: np.ndarray) -> np.ndarray:
         """How many of a shard's rows each rank will keep."""
@@ -310,8 +336,8 @@ class _Load:
         def read(shard):
             return self._read(match, shard, match.planes)
 
-        with concurrent.futures.ThreadPoolExecutor(_READERS, "sok.load") as pool:
-            for part in _ahead(pool, read, match.needed):
+        with concurrent.futures.ThreadPoolExecutor(READERS, "sok.load") as pool:
+            for part in ahead(pool, read, match.needed):
                 keys, planes = part.keys, part.planes
                 if match.is_filtered:
                     positions, keys = kept_here(match.variable, tf.constant(keys))
@@ -324,7 +350,7 @@ class _Load:
                 part.done()
                 self._progress.advance(part.shard.bytes)
         if not match.variable.is_static and table.row_count() != count:
-            raise ValueError(f"{self._storage.place}: table {match.table.name!r} has a key in two files")
+            self._check_distinct(match, {})
 
     def _read_variables(self, held: manifest.Manifest) -> dict[int, np.ndarray]:
         shard = held.variables_shard
@@ -372,18 +398,3 @@ def _import_nothing(match: Match, replace: bool) -> None:
     """Adds the planes; with `replace` the table is empty then."""
     empty = {plane.name: np.zeros((0, plane.width), np.float32) for plane in match.planes}
     _import(match, np.zeros(0, np.int64), empty, replace)
-
-
-def _ahead(pool: concurrent.futures.Executor, function: Callable, items: Iterable[Any]) -> Iterator[Any]:
-    """Results in order; the next ones are being made while one is used."""
-    pending: collections.deque[concurrent.futures.Future] = collections.deque()
-    try:
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) > _READERS:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()

@@ -90,6 +90,12 @@ def read(path: Path, name: str, expected: manifest.Shard, buffer: memoryview, di
     return buffer[:size]
 
 
+def read_keys(path: Path, name: str, table: manifest.Table, shard: manifest.Shard) -> np.ndarray:
+    """The keys alone of a table's file, which has been checked: a view of its pages."""
+    data = memoryview(np.memmap(path, np.uint8, "r"))
+    return decode(data, name, shard_tensors(table, shard.rows, ()))["keys"]
+
+
 def decode(data: memoryview, name: str, wanted: dict[str, tuple[str, tuple[int, ...]]]) -> dict[str, np.ndarray]:
     """Arrays of a file: views of its bytes.
 
