@@ -204,13 +204,17 @@ class CpuDevice {
                                 : table.reserve(executor_, {{keys, count}}));
     if (replace) table.clear();
     const bool blank = static_cast<int>(planes.size()) == table.plane_count();
+    // Copies for snapshots take memory too, and are of rows that are there: new ones are in none.
+    if (table.has_snapshots()) {
+      table.find(keys, count, rows.data());
+      table.preserve(executor_, rows.data(), count);
+    }
     {
       const cpu::Insertions insertions({&table});
       executor_.parallel_for(count, 100, [&](std::int64_t begin, std::int64_t end) {
         table.find_or_insert(keys + begin, end - begin, rows.data() + begin, blank);
       });
     }
-    table.preserve(executor_, rows.data(), count);
     for (const auto& [plane, values] : planes) {
       cpu::write_plane(executor_, table, plane, rows.data(), count, values);
     }
