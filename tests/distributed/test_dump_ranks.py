@@ -8,11 +8,12 @@ import time
 import keras
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 from rows_of_ranks import assert_equal_tables
 
 import sok
-from sok.checkpoint import files, parts, shards, writer
+from sok.checkpoint import files, manifest, parts, shards, writer
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
@@ -168,6 +169,39 @@ def test_damage_that_one_rank_finds_stops_all(ranks, tmp_path):
     for text, before, after in ranks.run(load_error, str(folder)):
         assert f"{path.name}: its checksum does not fit" in text
         assert_equal([after], [before], rtol=0, atol=0)
+
+
+def load_over_rows(folder):
+    """What loading the table "t" over others says, and whether they are as before."""
+    table = sok.DynamicVariable(2, name="t")
+    sok.assign(table, np.arange(20), np.ones((20, 2)))
+    before = sok.check_out(table)
+    try:
+        sok.load(folder, table)
+    except ValueError as error:
+        after = sok.check_out(table)
+        return str(error), all(np.array_equal(before[name], after[name]) for name in before)
+    return "", False
+
+
+def test_a_key_in_two_files_that_two_ranks_check(ranks, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD_BYTES", 1000)
+    table = sok.DynamicVariable(2, name="t")
+    sok.lookup_sparse(table, tf.range(300)[:, None])
+    sok.dump(tmp_path, table)
+    held = json.loads((tmp_path / "manifest.json").read_text())
+    first, second = (tmp_path / held["generation"] / shard["file"] for shard in held["tables"][0]["shards"][:2])
+    arrays = safetensors.numpy.load_file(second)
+    arrays["keys"][5] = key = safetensors.numpy.load_file(first)["keys"][3]
+    content = safetensors.numpy.save(arrays)
+    second.write_bytes(content)
+    held["tables"][0]["shards"][1] |= {"bytes": len(content), "checksum": manifest.checksum(content)}
+    body = {name: value for name, value in held.items() if name != "checksum"}
+    signed = {**body, "checksum": manifest.checksum(manifest._canonical(body))}
+    (tmp_path / "manifest.json").write_text(json.dumps(signed))
+    for text, is_unchanged in ranks.run(load_over_rows, str(tmp_path)):
+        assert f"the key {key} in 2 files, {tmp_path}: {first.name} and {tmp_path}: {second.name}" in text
+        assert is_unchanged
 
 
 def failing_dump(folder, rank):
