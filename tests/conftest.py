@@ -68,6 +68,11 @@ def rng():
     return np.random.default_rng([7, SEED] if SEED else 7)
 
 
+@pytest.fixture
+def table():
+    return sok.DynamicVariable(2, initializer="ones", name="items")
+
+
 @pytest.fixture(params=["eager", "graph"])
 def run(request):
     """Calls a function as it is, or compiled."""
