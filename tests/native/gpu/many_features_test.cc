@@ -24,7 +24,11 @@ class ManyFeaturesTest : public ::testing::TestWithParam<bool> {
 
   ManyFeaturesTest() {
     TableConfig config = config_of(kWidth);
-    if (GetParam()) config.rows = kIds;
+    if (GetParam()) {
+      config.rows = kIds;
+    } else {
+      config.capacity = 100 * kIds;  // so that no batch has to be counted before it is inserted
+    }
     host_ = cpu::make_table(config);
     device_ = make_device_table(context_, config);
     if (config.is_static()) host_->initialize_static(executor_);
