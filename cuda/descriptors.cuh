@@ -52,7 +52,8 @@ class Descriptors {
       return resource_exhausted("no device memory for the ", bytes, " bytes that describe ",
                                 items.size(), " features");
     }
-    // Out of pageable memory: it has been read when the call returns.
+    // Out of pageable memory: it has been read when the call returns. (The driver takes copies of up
+    // to 64 KB along with the call, and may wait for the stream before larger ones.)
     return cuda_status(cudaMemcpyAsync(memory_.data, items.data(), bytes, cudaMemcpyHostToDevice,
                                        stream_of(context)),
                        "descriptors");

@@ -53,9 +53,9 @@ int current_device() {
 
 void wait_for_device(int device) {
   const int before = current_device();
-  if (cudaSetDevice(device) != cudaSuccess) return;
+  if (before != device && cudaSetDevice(device) != cudaSuccess) return;
   static_cast<void>(cudaDeviceSynchronize());
-  static_cast<void>(cudaSetDevice(before));
+  if (before != device) static_cast<void>(cudaSetDevice(before));
 }
 
 Status synchronise(Context& context) {

@@ -146,9 +146,14 @@ Status Table::create(Context& context, TableConfig config, std::unique_ptr<Table
   const TableConfig& c = table->config_;
   std::int64_t first_slab = std::max<std::int64_t>(rows, c.is_static() ? 1 : 64);
   if (c.device_bytes != TableConfig::kAllOnDevice) {
-    // A slab lies in one memory: the first one is what the device's share holds.
-    const std::int64_t on_device = c.device_bytes / (c.dimension * row_type_bytes(c.row_type));
-    if (on_device >= 64) first_slab = std::min(first_slab, on_device);
+    // A slab lies in one memory: the first one is what the device's share holds, and the device.
+    const std::int64_t row_bytes = c.dimension * row_type_bytes(c.row_type);
+    if (c.device_bytes / row_bytes >= 64) {
+      first_slab = std::min(first_slab, c.device_bytes / row_bytes);
+      while (first_slab > 64 && context.allocate_at_once(first_slab * row_bytes).data == nullptr) {
+        first_slab /= 2;
+      }
+    }
   }
   table->shape_ = SlabShape::for_rows(first_slab);
   Plane values;
@@ -298,10 +303,11 @@ Status Table::reserve(Context& context, std::int64_t ids) {
       return resource_exhausted("table '", config_.name, "': ", wanted, " rows, at most ",
                                 kMostRows, " fit one table of a rank; it is unchanged");
     }
-    SOK_RETURN_IF_ERROR(grow_rows(context, wanted));
+    // The index first: it lies in the device's memory, which rows of a hybrid table would fill.
     if (wanted + deleted_ > limit_of(index_.groups)) {
       SOK_RETURN_IF_ERROR(grow_index(context, std::max(wanted, std::min(2 * live_, kMostRows))));
     }
+    SOK_RETURN_IF_ERROR(grow_rows(context, wanted));
   }
   bound_ += ids;
   pending_.push_back({++round_, ids});
@@ -313,8 +319,8 @@ Status Table::reserve_total(Context& context, std::int64_t rows) {
   const std::int64_t most = config_.max_capacity > 0 ? config_.max_capacity : kMostRows;
   if (rows > most) return too_many_rows(config_.name, rows, most);
   SOK_RETURN_IF_ERROR(synchronise_counters(context));
-  SOK_RETURN_IF_ERROR(grow_rows(context, rows));
-  return rows <= limit_of(index_.groups) ? Status() : grow_index(context, rows);
+  if (rows > limit_of(index_.groups)) SOK_RETURN_IF_ERROR(grow_index(context, rows));
+  return grow_rows(context, rows);
 }
 
 Status Table::grow_index(Context& context, std::int64_t keys) {
@@ -366,8 +372,10 @@ Buffer Table::allocate_slab(Context& context, std::size_t bytes) {
   if (config_.device_bytes == TableConfig::kAllOnDevice) return context.allocate(bytes);
   const std::int64_t used = slab_bytes(false);
   if (static_cast<std::int64_t>(bytes) <= config_.device_bytes - used) {
+    // Room for the next index must be left: it lies nowhere else.
+    const Buffer next_index = context.allocate_at_once(2 * (control_.bytes + slots_.bytes));
     Buffer slab = context.allocate_at_once(bytes);
-    if (slab.data != nullptr) return slab;
+    if (next_index.data != nullptr && slab.data != nullptr) return slab;
     config_.device_bytes = used;  // what the device has left is for others: it is not asked again
   }
   return context.allocate_pinned(bytes);

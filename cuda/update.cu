@@ -164,27 +164,52 @@ Status prepare(Context& context, const TableUpdate& update, Prepared* prepared) 
 // Tables that share a kernel share a launch.
 using UpdateKind = std::tuple<OptimizerId, RowType, bool>;
 
-Status update_tables(Context& context, const UpdateKind& kind, Descriptors<UpdateArgs>* tables,
-                     const StepScalars& scalars) {
+struct UpdateGroup {
+  Descriptors<UpdateArgs> tables;
   std::int64_t keys = 0;
-  for (UpdateArgs& table : tables->items) {
+
+  void add(UpdateArgs table) {
     table.first_key = keys;
     keys += (table.count + 31) / 32 * 32;
+    tables.items.push_back(table);
   }
-  if (!tables->fit_parameters()) SOK_RETURN_IF_ERROR(tables->upload(context));
+  Status prepare(Context& context) {
+    return tables.fit_parameters() ? Status() : tables.upload(context);
+  }
+};
+
+Status update_all_rows(Context& context, const TableUpdate& update, const UpdateArgs& args,
+                       const StepScalars& scalars) {
+  const TableConfig& config = update.table->config();
+  SOK_RETURN_IF_ERROR(
+      launch(context, "place", place_kernel, args.count, tuning::kBlock, args, scalars));
+  return with_vector(config.row_type, config.dimension, [&](auto type, auto v) {
+    return with_optimizer(update.optimizer->id, [&](auto* functor) {
+      using O = std::remove_pointer_t<decltype(functor)>;
+      const TableView view = update.table->view();
+      const std::int64_t rows =
+          view.is_static() ? view.rows : std::int64_t{view.index.groups} * kGroup;
+      return launch(context, "update_all", update_all_kernel<O, decltype(type), v()>,
+                    rows * args.lanes, tuning::kBlock, args, scalars);
+    });
+  });
+}
+
+Status update_group(Context& context, const UpdateKind& kind, const UpdateGroup& group,
+                    const StepScalars& scalars) {
   // Any width does for the choice of the vector: the tables are of one kind.
   const std::int64_t width = std::get<2>(kind) ? 4 : 1;
   return with_vector(std::get<1>(kind), width, [&](auto type, auto v) {
     return with_optimizer(std::get<0>(kind), [&](auto* functor) {
       using O = std::remove_pointer_t<decltype(functor)>;
-      return with_place(tables->fit_parameters(), [&](auto where) {
+      return with_place(group.tables.fit_parameters(), [&](auto where) {
         using Where = decltype(where);
         UpdateLaunch<Where> args;
-        args.count = static_cast<std::int32_t>(tables->items.size());
-        args.keys = keys;
+        args.count = static_cast<std::int32_t>(group.tables.items.size());
+        args.keys = group.keys;
         args.scalars = scalars;
-        args.tables = tables->list<Where>();
-        return launch(context, "update", update_kernel<O, decltype(type), v(), Where>, keys,
+        args.tables = group.tables.list<Where>();
+        return launch(context, "update", update_kernel<O, decltype(type), v(), Where>, group.keys,
                       tuning::kBlock, args);
       });
     });
@@ -198,30 +223,21 @@ Status update(Context& context, std::vector<TableUpdate>& updates, const StepSca
   for (std::size_t i = 0; i < updates.size(); ++i) {
     SOK_RETURN_IF_ERROR(prepare(context, updates[i], &prepared[i]));
   }
-  std::map<UpdateKind, Descriptors<UpdateArgs>> groups;
+  // All memory before the first row changes.
+  std::map<UpdateKind, UpdateGroup> groups;
   for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].reach == Reach::kGlobal) continue;
     const TableConfig& config = updates[i].table->config();
-    if (updates[i].reach == Reach::kLocal) {
-      groups[{updates[i].optimizer->id, config.row_type, config.dimension % 4 == 0}]
-          .items.push_back(prepared[i].args);
-      continue;
-    }
-    UpdateArgs args = prepared[i].args;
-    SOK_RETURN_IF_ERROR(
-        launch(context, "place", place_kernel, args.count, tuning::kBlock, args, scalars));
-    SOK_RETURN_IF_ERROR(with_vector(config.row_type, config.dimension, [&](auto type, auto v) {
-      return with_optimizer(updates[i].optimizer->id, [&](auto* functor) {
-        using O = std::remove_pointer_t<decltype(functor)>;
-        const TableView view = updates[i].table->view();
-        const std::int64_t rows =
-            view.is_static() ? view.rows : std::int64_t{view.index.groups} * kGroup;
-        return launch(context, "update_all", update_all_kernel<O, decltype(type), v()>,
-                      rows * args.lanes, tuning::kBlock, args, scalars);
-      });
-    }));
+    groups[{updates[i].optimizer->id, config.row_type, config.dimension % 4 == 0}].add(
+        prepared[i].args);
   }
-  for (auto& [kind, tables] : groups) {
-    SOK_RETURN_IF_ERROR(update_tables(context, kind, &tables, scalars));
+  for (auto& [kind, group] : groups) SOK_RETURN_IF_ERROR(group.prepare(context));
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].reach == Reach::kLocal) continue;
+    SOK_RETURN_IF_ERROR(update_all_rows(context, updates[i], prepared[i].args, scalars));
+  }
+  for (const auto& [kind, group] : groups) {
+    SOK_RETURN_IF_ERROR(update_group(context, kind, group, scalars));
   }
   return {};
 }

@@ -50,9 +50,10 @@ class DynamicVariable(TableVariable):
             value), "zeros", or a vector.
         capacity: rows to make room for at once.
         max_capacity: refuse to hold more rows than this (None: unbounded).
-        max_hbm_for_vectors: with "hybrid", bytes of rows and states that may be in a GPU's own memory,
-            those of the values first; None: what it has, which leaves nothing for the model's other
-            layers.
+        max_hbm_for_vectors: with "hybrid", bytes of rows and states that may be in a GPU's own memory, which
+            the first rows get; None: what it has, which leaves nothing for the model's other layers.
+            The index is there besides, and `sok.export` and dumps beside training copy what they read
+            into it.
 
     Raises:
         ValueError: an argument is outside of what is listed.

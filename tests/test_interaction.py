@@ -158,7 +158,7 @@ def test_second_gradients_are_refused():
 @pytest.mark.parametrize(
     ("beside", "vectors", "words"),
     [
-        (1, [tf.TensorShape((None, 4))], "list of 2 to 128 tensors .batch, width., got 1 tensors"),
+        (1, [tf.TensorShape((None, 4))], "list of at least 2 tensors .batch, width., got 1 tensors"),
         (3, [(None, 4)] * 2, "beside must be at most the number of vectors, 2, got 3"),
         (0, [(None, 4), (None, 5)], "number 1 is .None, 5. where number 0 is .None, 4."),
         (0, [(None, 4, 2)] * 2, "number 0 is .None, 4, 2."),
@@ -192,6 +192,22 @@ def test_the_layer_in_a_saved_model(tmp_path, policy):
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
+
+
+def test_more_vectors_than_the_op_takes():
+    vectors = [tf.constant([[float(i), 1.0]]) for i in range(130)]
+    out = sok.layers.DotInteraction(beside=0)(vectors).numpy()[0]
+    np.testing.assert_array_equal(out, [i * j + 1 for i in range(130) for j in range(i + 1, 130)])
+
+
+def test_widths_that_are_not_known():
+    layer = sok.layers.DotInteraction(beside=1)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None)), tf.TensorSpec((None, 2))])
+    def products(a, b):
+        return layer([a, b])
+
+    np.testing.assert_array_equal(products(tf.constant([[1.0, 2.0]]), tf.constant([[3.0, 4.0]])), [[1, 2, 11]])
 
 
 def test_examples_are_independent_of_the_batch():

@@ -3,9 +3,9 @@
 """Reading what `sok.dump` wrote, on any number of ranks.
 
 What cannot be loaded changes nothing: names, types and widths are checked against the tables first, then
-sizes and checksums of all files, that no two of them have one key, and room for the rows. What one rank finds
-wrong, all ranks raise. Hash tables that are empty on all ranks are written while their files are being checked,
-each read once, and are empty again if something is wrong.
+sizes and checksums of all files, that no two which a rank reads have one key, and room for the rows. What one
+rank finds wrong, all ranks raise. Hash tables that are empty on all ranks are written while their files are being
+checked, each read once, and are empty again if something is wrong.
 """
 
 import concurrent.futures
@@ -351,6 +351,7 @@ class _Load:
                 self._progress.advance(part.shard.bytes)
         if not match.variable.is_static and table.row_count() != count:
             self._check_distinct(match, {})
+            raise ValueError(f"{self._storage.place}: table {match.table.name!r} does not have the rows of its files")
 
     def _read_variables(self, held: manifest.Manifest) -> dict[int, np.ndarray]:
         shard = held.variables_shard

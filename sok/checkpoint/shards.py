@@ -92,7 +92,7 @@ def read(path: Path, name: str, expected: manifest.Shard, buffer: memoryview, di
 
 def read_keys(path: Path, name: str, table: manifest.Table, shard: manifest.Shard) -> np.ndarray:
     """The keys alone of a table's file, which has been checked: a view of its pages."""
-    data = memoryview(np.memmap(path, np.uint8, "r"))
+    data = np.memmap(path, np.uint8, "r").data
     return decode(data, name, shard_tensors(table, shard.rows, ()))["keys"]
 
 

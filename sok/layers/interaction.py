@@ -10,6 +10,13 @@ import tensorflow as tf
 from sok import checks, pipeline
 from sok.stages import interaction
 
+_MOST_VECTORS = 128  # that the op takes
+
+
+def _width(shapes: Any) -> int | None:
+    """The first width that is known."""
+    return next((shape[1] for shape in shapes if len(shape) == 2 and shape[1] is not None), None)
+
 
 @keras.saving.register_keras_serializable("sok")
 class DotInteraction(keras.layers.Layer):
@@ -22,7 +29,8 @@ class DotInteraction(keras.layers.Layer):
         beside: how many of the first vectors also stand in front of the products: in DLRM the one of the
             dense features.
 
-    Input: a list of 2 to 128 tensors [batch, width] of one shape.
+    Input: a list of tensors [batch, width] of one shape, at least 2. More than 128 are combined by
+    TensorFlow's own ops.
     Output: [batch, beside * width + N * (N - 1) / 2] for N tensors, in the layer's compute dtype (float32,
     float16 or bfloat16): first the vectors, then the products of the pairs (0, 1), (0, 2), …, (N - 2, N - 1).
     Sums are float32 whatever the dtype.
@@ -45,21 +53,22 @@ class DotInteraction(keras.layers.Layer):
 
     def call(self, vectors: Any) -> Any:
         vectors = self._checked(vectors)
-        if pipeline.in_plain_ops():
+        if pipeline.in_plain_ops() or len(vectors) > _MOST_VECTORS:
             return interaction.dot_interaction_in_plain_ops(vectors, self.beside)
         return interaction.dot_interaction([tf.convert_to_tensor(vector) for vector in vectors], self.beside)
 
     def _checked(self, vectors: Any) -> list[Any]:
-        if not isinstance(vectors, (list, tuple)) or not 2 <= len(vectors) <= 128:
+        if not isinstance(vectors, (list, tuple)) or len(vectors) < 2:
             what = f"{len(vectors)} tensors" if isinstance(vectors, (list, tuple)) else type(vectors).__name__
-            raise ValueError(f"layer {self.name!r} takes a list of 2 to 128 tensors [batch, width], got {what}")
+            raise ValueError(f"layer {self.name!r} takes a list of at least 2 tensors [batch, width], got {what}")
         if self.beside > len(vectors):
             raise ValueError(
                 f"layer {self.name!r}: beside must be at most the number of vectors, {len(vectors)}, got {self.beside}"
             )
         shapes = [tuple(vector.shape) for vector in vectors]
+        width = _width(shapes)
         for number, shape in enumerate(shapes):
-            if len(shape) != 2 or shape[1] != shapes[0][1]:
+            if len(shape) != 2 or shape[1] not in (None, width):
                 raise ValueError(
                     f"layer {self.name!r}: every vector must be [batch, width] of one width, but number {number} is "
                     f"{list(shape)} where number 0 is {list(shapes[0])}"
@@ -67,7 +76,7 @@ class DotInteraction(keras.layers.Layer):
         return list(vectors)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int | None]:
-        count, (batch, width) = len(input_shape), tuple(input_shape[0])
+        count, batch, width = len(input_shape), input_shape[0][0], _width(input_shape)
         products = count * (count - 1) // 2
         return batch, None if width is None else self.beside * width + products
 
