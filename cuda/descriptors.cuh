@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <vector>
 
@@ -35,6 +36,24 @@ struct InMemory {
 template <typename F>
 Status with_place(bool in_parameters, F&& f) {
   return in_parameters ? f(InParameters{}) : f(InMemory{});
+}
+
+// A launch counts its units of work through all items of a list; `first` is where an item begins.
+// Gives the item of a unit: the last that begins no later, as items without units begin where the
+// next one does. A single item takes no step, a thousand take ten.
+template <typename List, typename T>
+__device__ __forceinline__ int find_item(const List& list, int count, std::int64_t T::* first,
+                                         std::int64_t unit) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (list.items[middle].*first <= unit) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }
 
 // The host's side of a list. Its device memory must outlive the launches.

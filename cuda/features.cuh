@@ -53,16 +53,7 @@ struct FeatureLaunch {
   // The feature that item number `item` belongs to; `first` is first_id or first_unit.
   __device__ __forceinline__ const FeatureArgs& find(std::int64_t FeatureArgs::* first,
                                                      std::int64_t item) const {
-    int low = 0, high = count;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      if (features.items[middle].*first <= item) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    return features.items[low];
+    return features.items[find_item(features, count, first, item)];
   }
 };
 

@@ -54,7 +54,10 @@ __global__ void __launch_bounds__(tuning::kBlock)
     all_finite_kernel(const __grid_constant__ SpanLaunch<Where> launch, bool* finite) {
   int span = 0;
   for (std::int64_t p = thread_index(); p < launch.pieces; p += thread_count()) {
-    while (span + 1 < launch.count && launch.spans.items[span + 1].first <= p) ++span;
+    // A thread's pieces are in order: the span of the last one often is that of the next.
+    if (span + 1 < launch.count && launch.spans.items[span + 1].first <= p) {
+      span = find_item(launch.spans, launch.count, &Span::first, p);
+    }
     const Values& values = launch.spans.items[span].values;
     const std::int64_t piece = p - launch.spans.items[span].first;
     const bool here = values.type == RowType::kFloat32   ? piece_is_finite<float>(values, piece)

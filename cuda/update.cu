@@ -24,9 +24,7 @@ struct UpdateLaunch {
   typename Where::template List<UpdateArgs> tables;
 
   __device__ const UpdateArgs& find(std::int64_t key) const {
-    int t = count - 1;
-    while (t > 0 && tables.items[t].first_key > key) --t;
-    return tables.items[t];
+    return tables.items[find_item(tables, count, &UpdateArgs::first_key, key)];
   }
 };
 

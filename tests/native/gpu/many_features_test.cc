@@ -128,6 +128,7 @@ TEST_P(ManyFeaturesTest, AreLookedAtForWhatIsNotFinite) {
   for (int f = 0; f < kFeatures; ++f) {
     values.push_back({RowType::kFloat32, uploads_[f].gradients.data,
                       static_cast<std::int64_t>(batches_[f].gradients.size())});
+    if (f % 5 == 0) values.push_back({RowType::kFloat32, nullptr, 0});
     gradients.push_back({uploads_[f].bags(Combiner::kSum, false),
                          {RowType::kFloat32, uploads_[f].gradients.data},
                          kWidth});
