@@ -51,6 +51,16 @@ __global__ void probe_length_kernel(IndexRef index, unsigned long long* groups_r
   });
 }
 
+__global__ void count_deleted_kernel(IndexRef index, unsigned long long* deleted) {
+  const std::int64_t words = 2 * static_cast<std::int64_t>(index.groups);
+  unsigned mine = 0;
+  for (std::int64_t word = thread_index(); word < words; word += thread_count()) {
+    mine += __popcll(match_deleted(index.control[word]));
+  }
+  const unsigned of_warp = __reduce_add_sync(kFullMask, mine);
+  if (threadIdx.x % kWarp == 0 && of_warp > 0) atomicAdd(deleted, of_warp);
+}
+
 __global__ void erase_kernel(IndexRef index, const Key* keys, std::int64_t count, Row* free_rows,
                              unsigned long long* erased) {
   for (std::int64_t i = thread_index(); i < count; i += thread_count()) {
@@ -303,6 +313,7 @@ Status Table::reserve(Context& context, std::int64_t ids) {
       return resource_exhausted("table '", config_.name, "': ", wanted, " rows, at most ",
                                 kMostRows, " fit one table of a rank; it is unchanged");
     }
+    if (wanted + deleted_ > limit_of(index_.groups)) SOK_RETURN_IF_ERROR(count_deleted(context));
     // The index first: it lies in the device's memory, which rows of a hybrid table would fill.
     if (wanted + deleted_ > limit_of(index_.groups)) {
       SOK_RETURN_IF_ERROR(grow_index(context, std::max(wanted, std::min(2 * live_, kMostRows))));
@@ -312,6 +323,19 @@ Status Table::reserve(Context& context, std::int64_t ids) {
   bound_ += ids;
   pending_.push_back({++round_, ids});
   return {};
+}
+
+// Insertions do not count the deleted slots that they take: the kernels through which all ids pass
+// would have to, for a number that matters only once the index seems to be full.
+Status Table::count_deleted(Context& context) {
+  if (deleted_ == 0) return {};
+  Buffer counter;
+  SOK_RETURN_IF_ERROR(zeroed(context, sizeof(unsigned long long), &counter));
+  // Threads that have many words each add up their counts with few atomic operations.
+  const std::int64_t threads = std::min<std::int64_t>(2 * std::int64_t{index_.groups}, 1 << 17);
+  SOK_RETURN_IF_ERROR(launch(context, "count_deleted", count_deleted_kernel, threads, kBlock,
+                             index_, counter.as<unsigned long long>()));
+  return read_counter(context, counter.data, &deleted_);
 }
 
 Status Table::reserve_total(Context& context, std::int64_t rows) {
@@ -487,6 +511,7 @@ Status Table::stats(Context& context, std::vector<std::pair<std::string, std::in
   std::int64_t rows = 0, groups_read = 0;
   SOK_RETURN_IF_ERROR(size(context, &rows));
   if (!config_.is_static()) {
+    SOK_RETURN_IF_ERROR(count_deleted(context));
     Buffer counter;
     SOK_RETURN_IF_ERROR(zeroed(context, sizeof(unsigned long long), &counter));
     SOK_RETURN_IF_ERROR(launch(context, "probe_length", probe_length_kernel,

@@ -86,6 +86,7 @@ class Table {
   Status fill_initial(Context& context, const Plane& plane, std::size_t slab);
   Status synchronise_counters(Context& context);
   void take_reports();
+  Status count_deleted(Context& context);
   StateView state(int plane) const;
   std::int64_t row_limit() const;
   Status no_memory(const char* what, std::size_t bytes) const;
@@ -109,7 +110,7 @@ class Table {
   // those whose outcome the device has not reported.
   std::uint64_t round_ = 0, settled_round_ = 0;
   std::deque<std::pair<std::uint64_t, std::int64_t>> pending_;
-  std::int64_t deleted_ = 0;
+  std::int64_t deleted_ = 0;  // slots marked deleted, at most; see count_deleted
   std::int64_t growths_ = 0, total_erased_ = 0;
 };
 

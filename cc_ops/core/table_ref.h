@@ -56,6 +56,7 @@ SOK_HD std::uint64_t match_byte(std::uint64_t word, std::uint64_t byte) {
 }
 SOK_HD std::uint64_t match_empty(std::uint64_t word) { return word & ~(word << 6) & kEveryTopBit; }
 SOK_HD std::uint64_t match_free(std::uint64_t word) { return word & ~(word << 7) & kEveryTopBit; }
+SOK_HD std::uint64_t match_deleted(std::uint64_t word) { return match_free(word) & (word << 6); }
 SOK_HD std::uint64_t match_busy(std::uint64_t word) { return word & (word << 7) & kEveryTopBit; }
 SOK_HD std::uint64_t match_full(std::uint64_t word) { return ~word & kEveryTopBit; }
 
@@ -76,6 +77,7 @@ struct FoundOrInserted {
   Row row;                      // kNoRow: the index is full
   bool inserted;                // the caller must initialise the row
   std::uint32_t slot = kNoRow;  // of an inserted key
+  bool reused = false;          // it was one marked deleted
 };
 
 struct IndexRef {
@@ -209,7 +211,7 @@ struct IndexRef {
       const Row row = allocate();
       store_slot(free_slot, key, row);
       xor_release(word, (kBusyByte ^ fingerprint(hash)) << shift);
-      return {row, true, free_slot};
+      return {row, true, free_slot, ((free_word >> shift) & 0xff) == kDeletedByte};
     }
   }
 

@@ -231,13 +231,14 @@ void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool b
   if (config_.is_static()) return find(ids, count, rows);
   Key new_keys[kNewRows];
   Row new_rows[kNewRows];
-  std::int64_t fresh = 0;
+  std::int64_t fresh = 0, reused = 0;
   const auto allocate = [this] {
     return new_row(inserted_.fetch_add(1, std::memory_order_relaxed));
   };
   visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
     const FoundOrInserted found = index_.find_or_insert(ids[i], hash, allocate);
     rows[i] = found.row;
+    reused += found.reused;
     if (!found.inserted || blank) return;
     new_keys[fresh] = ids[i];
     new_rows[fresh] = found.row;
@@ -245,7 +246,8 @@ void Table::find_or_insert(const Key* ids, std::int64_t count, Row* rows, bool b
     initialize_rows(new_keys, new_rows, fresh);
     fresh = 0;
   });
-  initialize_rows(new_keys, new_rows, fresh);
+  if (fresh > 0) initialize_rows(new_keys, new_rows, fresh);
+  if (reused > 0) reused_.fetch_add(reused, std::memory_order_relaxed);
 }
 
 void Table::find_or_insert_distinct(const Key* ids, std::int64_t count, Row* rows) {
@@ -254,7 +256,7 @@ void Table::find_or_insert_distinct(const Key* ids, std::int64_t count, Row* row
   Row new_rows[kNewRows];
   std::int64_t places[kNewRows];
   std::uint32_t slots[kNewRows];
-  std::int64_t fresh = 0;
+  std::int64_t fresh = 0, reused = 0;
   const auto give_rows = [&] {
     const std::int64_t first = inserted_.fetch_add(fresh, std::memory_order_relaxed);
     for (std::int64_t k = 0; k < fresh; ++k) {
@@ -268,6 +270,7 @@ void Table::find_or_insert_distinct(const Key* ids, std::int64_t count, Row* row
   visit_ahead(index_, ids, count, [&](std::int64_t i, std::uint64_t hash) {
     const FoundOrInserted found = index_.find_or_insert(ids[i], hash, [] { return kNoRow; });
     rows[i] = found.row;
+    reused += found.reused;
     if (!found.inserted) return;
     new_keys[fresh] = ids[i];
     places[fresh] = i;
@@ -275,6 +278,7 @@ void Table::find_or_insert_distinct(const Key* ids, std::int64_t count, Row* row
     if (++fresh == kNewRows) give_rows();
   });
   give_rows();
+  if (reused > 0) reused_.fetch_add(reused, std::memory_order_relaxed);
 }
 
 void Table::settle() {
@@ -284,6 +288,7 @@ void Table::settle() {
   free_rows_.resize(free - reused);
   next_row_ += inserted - reused;
   live_ += inserted;
+  deleted_ -= reused_.exchange(0);
   total_inserted_ += inserted;
 }
 

@@ -170,6 +170,7 @@ class Table {
   std::int64_t next_row_ = 0;              // rows below were given out at some time
   std::vector<Row> free_rows_;             // rows of erased keys
   std::atomic<std::int64_t> inserted_{0};  // since the last settle
+  std::atomic<std::int64_t> reused_{0};    // of these into slots marked deleted
   std::int64_t total_inserted_ = 0, total_erased_ = 0, growths_ = 0;
   Lag lag_;
   std::shared_ptr<const Grouping> grouping_;

@@ -58,6 +58,15 @@ inline std::unique_ptr<Table> make_table(TableConfig config,
   return table;
 }
 
+// One of the table's counters.
+inline std::int64_t stat(const Table& table, const std::string& name) {
+  for (const auto& [each, value] : table.stats()) {
+    if (each == name) return value;
+  }
+  ADD_FAILURE() << "no counter " << name;
+  return -1;
+}
+
 // Inserts what is not there; row numbers of all.
 inline std::vector<Row> insert(Table& table, const std::vector<Key>& keys, int threads = 1) {
   ThreadExecutor executor(threads);

@@ -100,6 +100,13 @@ inline std::vector<Row> resolve_all(TestContext& context, Table& table,
   return context.download<Row>(rows, keys.size());
 }
 
+// The table's counters.
+inline std::map<std::string, std::int64_t> stats_of(Context& context, Table& table) {
+  std::vector<std::pair<std::string, std::int64_t>> stats;
+  expect_ok(table.stats(context, &stats));
+  return {stats.begin(), stats.end()};
+}
+
 // Every key with the columns of all planes.
 using Contents = std::map<Key, std::vector<float>>;
 
