@@ -553,11 +553,7 @@ Status Table::attach_planes(Context& context, const std::vector<PlaneSpec>& spec
 
 Status Table::attach_plane(Context& context, const PlaneSpec& spec) {
   const int known = plane_index(spec.name);
-  if (known >= 0) {
-    if (planes_[known].spec.width == spec.width) return {};
-    return invalid_argument("table '", config_.name, "': plane '", spec.name, "' has width ",
-                            planes_[known].spec.width, ", not ", spec.width);
-  }
+  if (known >= 0) return check_width(config_.name, planes_[known].spec, spec);
   if (plane_count() > kMostPlanes) {
     return invalid_argument("table '", config_.name, "': more than ", kMostPlanes,
                             " optimizer states");

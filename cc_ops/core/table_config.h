@@ -51,6 +51,14 @@ struct PlaneSpec {
   float initial = 0;
 };
 
+// A plane that the table has already does for `wanted` if it is as wide.
+inline Status check_width(const std::string& table, const PlaneSpec& known,
+                          const PlaneSpec& wanted) {
+  if (known.width == wanted.width) return {};
+  return invalid_argument("table '", table, "': plane '", known.name, "' has width ", known.width,
+                          ", not ", wanted.width);
+}
+
 // A table that is to be filled anew with more rows than it may hold.
 inline Status too_many_rows(const std::string& table, std::int64_t rows, std::int64_t most) {
   return resource_exhausted("table '", table, "': ", rows, " rows do not fit; it takes at most ",

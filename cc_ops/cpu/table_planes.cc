@@ -45,10 +45,7 @@ Status Table::attach_planes(const std::vector<PlaneSpec>& specs) {
   for (const PlaneSpec& spec : specs) {
     const int known = plane_index(spec.name);
     if (known >= 0) {
-      if (planes_[known].spec.width != spec.width) {
-        return invalid_argument("table '", config_.name, "': plane '", spec.name, "' has width ",
-                                planes_[known].spec.width, ", not ", spec.width);
-      }
+      SOK_RETURN_IF_ERROR(check_width(config_.name, planes_[known].spec, spec));
       continue;
     }
     Plane plane;

@@ -196,6 +196,16 @@ TEST_P(TableTest, AReusedRowStartsAfresh) {
   EXPECT_EQ(table->plane<float>(1).row(row)[1], 0.5f);
 }
 
+TEST_P(TableTest, APlaneKeepsItsWidth) {
+  const auto table = make_table(config(2));
+  ASSERT_TRUE(table->attach_planes({{"m", 2, 0.0f}}).ok());
+  const Status status = table->attach_planes({{"v", 2, 0.0f}, {"m", 3, 0.0f}});
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_EQ(status.message(), "table 'tested': plane 'm' has width 2, not 3");
+  EXPECT_EQ(table->plane_count(), 2) << "the table is unchanged";
+  EXPECT_TRUE(table->attach_planes({{"m", 2, 0.0f}}).ok());
+}
+
 TEST_P(TableTest, ClearForgetsEverything) {
   const auto table = make_table(config(1));
   insert(*table, {1, 2, 3});

@@ -111,6 +111,15 @@ TEST_P(DeviceTableTest, FollowsTheTableOfTheCpu) {
   expect_equal(contents_of(*host), contents_of(context, *device), 0);
 }
 
+TEST_P(DeviceTableTest, APlaneKeepsItsWidth) {
+  TestContext context;
+  auto table = make_device_table(context, config(2));
+  expect_ok(table->attach_planes(context, {{"m", 2, 0.0f}}));
+  const Status status = table->attach_planes(context, {{"v", 2, 0.0f}, {"m", 3, 0.0f}});
+  EXPECT_EQ(status.message(), "table 'tested': plane 'm' has width 2, not 3");
+  EXPECT_EQ(table->plane_count(), 2) << "the table is unchanged";
+}
+
 // A deleted slot counts no more once an insertion has taken it: a table whose keys are replaced over
 // and over is not rebuilt for that.
 TEST_P(DeviceTableTest, ReusedSlotsAreNotCountedAsDeleted) {
