@@ -69,6 +69,14 @@ def rng():
 
 
 @pytest.fixture
+def deterministic():
+    """Additions in one order, so that every run gives the same bits."""
+    sok.deterministic(True)
+    yield
+    sok.deterministic(False)
+
+
+@pytest.fixture
 def table():
     return sok.DynamicVariable(2, initializer="ones", name="items")
 

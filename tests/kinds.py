@@ -61,6 +61,11 @@ def random_rows(rng, ids, dimension):
     return {int(i): rng.normal(size=dimension) for i in ids}
 
 
+def slices(ids, gradients):
+    """A table's gradient, as a tape gives it."""
+    return tf.IndexedSlices(tf.convert_to_tensor(gradients, tf.float32), tf.constant(ids, tf.int64))
+
+
 def slices_as_dict(slices, key_type="int64"):
     """A table's gradient as a dict; its keys must all be different."""
     ids = sok.variables.from_keys(slices.indices.numpy(), key_type).tolist()

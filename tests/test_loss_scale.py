@@ -3,6 +3,7 @@
 """The loss scale inside of the wrapper: one flag for dense gradients and those of tables."""
 
 import keras
+import kinds
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,10 +13,6 @@ from world import ON_GPU
 import sok
 
 LINE = r'sok\.OptimizerWrapper\(keras\.optimizers\.Adam\(\.\.\.\), loss_scale="dynamic"\)'
-
-
-def _slices(ids, gradients):
-    return tf.IndexedSlices(tf.cast(gradients, tf.float32), tf.constant(ids, tf.int64))
 
 
 def _everything(optimizer, dense, tables):
@@ -36,7 +33,8 @@ def test_one_bad_gradient_anywhere_suppresses_the_whole_step(run, place, bad):
     optimizer.build([*tables, dense])
 
     def step(*gradients):
-        optimizer.apply([_slices([1, 2], gradients[0]), _slices([1, 1], gradients[1]), gradients[2]], [*tables, dense])
+        slices = [kinds.slices([1, 2], gradients[0]), kinds.slices([1, 1], gradients[1])]
+        optimizer.apply([*slices, gradients[2]], [*tables, dense])
 
     good = [tf.ones([2, 2]), tf.ones([2, 2]), tf.ones(3)]
     run(step, *good)
@@ -62,7 +60,7 @@ def test_one_bad_gradient_anywhere_suppresses_the_whole_step(run, place, bad):
 def test_a_suppressed_step_inserts_no_key_and_no_state():
     table = sok.DynamicVariable(2)
     optimizer = sok.OptimizerWrapper(keras.optimizers.Adam(0.1), loss_scale="dynamic")
-    optimizer.apply([_slices([5], [[1, np.inf]])], [table])
+    optimizer.apply([kinds.slices([5], [[1, np.inf]])], [table])
     assert table.size == [0, 2]
     # A GPU gives the table its states before it can know that the step is suppressed.
     assert ON_GPU or list(table.table.planes()) == ["values"]
@@ -111,7 +109,7 @@ def test_loss_and_gradients_carry_the_scale():
 def test_a_fixed_scale_passes_on_what_is_not_finite():
     table = sok.Variable([[1.0], [1.0]])
     optimizer = sok.OptimizerWrapper(keras.optimizers.SGD(1.0), loss_scale=2.0)
-    optimizer.apply([_slices([0, 1], [[np.nan], [1]])], [table])
+    optimizer.apply([kinds.slices([0, 1], [[np.nan], [1]])], [table])
     np.testing.assert_array_equal(table.numpy(), [[np.nan], [0.5]])
 
 

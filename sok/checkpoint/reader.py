@@ -12,18 +12,17 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sok import _native, comm
-from sok.checkpoint import distinct, files, manifest, shards, variables
+from sok.checkpoint import distinct, manifest, variables
 from sok.checkpoint.agreement import Agreement
 from sok.checkpoint.ahead import READERS, ahead
 from sok.checkpoint.matching import Match, match_tables, match_variables
+from sok.checkpoint.opened import OpenedFiles, ShardInMemory, library_keys
 from sok.checkpoint.progress import Progress
 from sok.checkpoint.storage import LocalStorage, Storage, open_storage
 from sok.stages.route import kept_here, route
@@ -164,9 +163,10 @@ class _Load:
         others = [match for match, yes in zip(matches, is_fresh) if not yes]
         self._progress.start(sum(shard.bytes for match in matches for shard in match.needed))
         with agreement.step():
-            self._open(held, matches, bool(ordinary), stack)
+            needed = [shard for match in matches for shard in match.needed]
+            self._files = OpenedFiles(self._storage, held, needed, bool(ordinary), stack)
             counts, keys = self._verify(matches, is_fresh)
-            values = self._read_variables(held) if ordinary else {}
+            values = self._files.read_variables() if ordinary else {}
         with agreement.step():
             for match, known, later in zip(matches, keys, is_fresh):
                 if not later:
@@ -218,47 +218,14 @@ class _Load:
             rows = np.asarray(self._communicator.all_reduce(tf.constant(rows, tf.int64), "load")).tolist()
         return [count == 0 for count in rows]
 
-    def _open(self, held: manifest.Manifest, matches: list[Match], ordinary: bool, stack) -> None:
-        sizes = {shard.file: shard.bytes for match in matches for shard in match.needed}
-        largest = max(sizes.values(), default=0)
-        if ordinary and held.variables_shard is not None:
-            sizes[held.variables_shard.file] = held.variables_shard.bytes
-        names = {f"{held.generation}/{file}": size for file, size in sizes.items()}
-        found = stack.enter_context(self._storage.local(names))
-        self._paths: dict[str, Path] = {name.rsplit("/", 1)[-1]: path for name, path in found.items()}
-        # Not before: the sizes are those of the files.
-        self._buffers = files.Buffers(READERS + 1, largest)
-
     def _reads_alone(self, match: Match) -> bool:
         """Whether no other rank reads a table's files."""
         return not match.is_shared or self._communicator.size == 1
 
-    def _read(self, match: Match, shard: manifest.Shard, planes: Any) -> "_Read":
-        """A shard of a table, checked."""
+    def _read(self, match: Match, shard: manifest.Shard, planes: Any) -> ShardInMemory:
         # Past the page cache, unless others want it there, or the file has just been written through it.
         direct = self._is_local and self._reads_alone(match)
-        buffer = self._buffers.take()
-        try:
-            data = shards.read(self._paths[shard.file], self._where(shard), shard, buffer, direct)
-            wanted = shards.shard_tensors(match.table, shard.rows, planes)
-            arrays = shards.decode(data, self._where(shard), wanted)
-            keys = arrays.pop("keys")
-            self._check_keys(match, shard, keys)
-        except BaseException:
-            self._buffers.give(buffer)
-            raise
-        return _Read(shard, _as_keys(keys), arrays, lambda: self._buffers.give(buffer))
-
-    def _check_keys(self, match: Match, shard: manifest.Shard, keys: np.ndarray) -> None:
-        ordered = np.sort(keys)
-        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(repeated):
-            raise ValueError(f"{self._where(shard)} has the key {repeated[0]} twice")
-        if match.table.kind == "static" and len(ordered) and not 0 <= ordered[0] <= ordered[-1] < match.table.rows:
-            raise ValueError(
-                f"{self._where(shard)} has keys from {ordered[0]} to {ordered[-1]} for a table of "
-                f"{match.table.rows} rows"
-            )
+        return self._files.read(match.table, shard, planes, direct)
 
     def _verify(
         self, matches: list[Match], is_fresh: list[bool]
@@ -304,12 +271,12 @@ class _Load:
         needed = match.needed
 
         def read(i):
-            return shards.read_keys(self._paths[needed[i].file], self._where(needed[i]), match.table, needed[i])
+            return self._files.read_keys(match.table, needed[i])
 
         pieces = list(known.values())
-        pieces += [self._share_of(match, _as_keys(read(i))) for i in range(len(needed)) if i not in known]
+        pieces += [self._share_of(match, library_keys(read(i))) for i in range(len(needed)) if i not in known]
         known.clear()
-        distinct.check(pieces, match.table.name, [self._where(shard) for shard in needed], read)
+        distinct.check(pieces, match.table.name, [self._files.where(shard) for shard in needed], read)
 
     def _owners(self, match: Match, shard: manifest.Shard, keys: np.ndarray) -> np.ndarray:
         """How many of a shard's rows each rank will keep."""
@@ -325,9 +292,6 @@ class _Load:
             slots = tf.range(len(keys), dtype=tf.int64)
             here[:] = np.asarray(route([match.variable], [tf.constant(keys)], [slots], [0]).counts)[:, 0]
         return here
-
-    def _where(self, shard: manifest.Shard) -> str:
-        return f"{self._storage.place}: {shard.file}"
 
     def _write(self, match: Match) -> None:
         table, count = match.variable.table, 0
@@ -352,30 +316,6 @@ class _Load:
         if not match.variable.is_static and table.row_count() != count:
             self._check_distinct(match, {})
             raise ValueError(f"{self._storage.place}: table {match.table.name!r} does not have the rows of its files")
-
-    def _read_variables(self, held: manifest.Manifest) -> dict[int, np.ndarray]:
-        shard = held.variables_shard
-        assert shard is not None
-        data = shards.read(
-            self._paths[shard.file], self._where(shard), shard, files.aligned(shard.bytes), direct=False
-        )
-        wanted = {str(i): (variable.dtype, variable.shape) for i, variable in enumerate(held.variables)}
-        return {int(name): array for name, array in shards.decode(data, self._where(shard), wanted).items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Read:
-    """A shard in memory, until `done` is called."""
-
-    shard: manifest.Shard
-    keys: np.ndarray
-    planes: dict[str, np.ndarray]
-    done: Callable[[], None]
-
-
-def _as_keys(keys: np.ndarray) -> np.ndarray:
-    """Keys as the library has them: int64, whose bits are those of uint64."""
-    return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64, copy=False)
 
 
 def _as_float32(values: Any) -> Any:

@@ -19,6 +19,7 @@ from sok.inputs import to_keys
 from sok.lookup import filter_variables
 from sok.optimizers import across_ranks
 from sok.optimizers.clipping import TableGradient, all_finite, clip
+from sok.optimizers.per_table import resolve_per_table
 from sok.optimizers.rules import LegacySource, Source, TfKerasSource, source_type
 from sok.stages.merge import MergedSlices, merge_slices, unread
 from sok.stages.update import OPTIMIZERS, TableStep, update
@@ -107,8 +108,7 @@ class OptimizerWrapper:
         per_table=None,
         name=None,
     ):
-        optimizer = self._resolve(optimizer)
-        self._check_not_wrapped(optimizer)
+        optimizer = self._resolve_bare(optimizer)
         for label, value, allowed in (
             ("update", update, _native.REACHES),
             ("sparse_reduction", sparse_reduction, across_ranks.SPARSE_REDUCTIONS),
@@ -124,7 +124,7 @@ class OptimizerWrapper:
         if loss_scale is not None and getattr(optimizer, "loss_scale_factor", None):
             raise ValueError("loss_scale is given twice: construct the optimizer without loss_scale_factor")
         source = source_type(optimizer)(optimizer)
-        per_table = self._resolve_per_table(optimizer, per_table or {})
+        per_table = resolve_per_table(optimizer, per_table or {}, self._resolve_bare)
         name = name or f"sok_{getattr(optimizer, 'name', None) or optimizer._name}"
         table_sources = {table: type(source)(other) for table, other in per_table.items()}
         if update == "lazy_global":
@@ -156,8 +156,10 @@ class OptimizerWrapper:
 
     # Construction.
 
-    @staticmethod
-    def _check_not_wrapped(optimizer: Any) -> None:
+    @classmethod
+    def _resolve_bare(cls, optimizer: Any) -> Any:
+        """As `_resolve`, of what is not wrapped yet."""
+        optimizer = cls._resolve(optimizer)
         if isinstance(optimizer, OptimizerWrapper):
             raise ValueError("the optimizer is a sok.OptimizerWrapper already; wrap it once")
         if "LossScale" in type(optimizer).__name__:
@@ -165,46 +167,7 @@ class OptimizerWrapper:
                 "a LossScaleOptimizer cannot scale the gradients of tables. Give the optimizer inside of "
                 f"it to sok.OptimizerWrapper and write: {SCALE_LINE}"
             )
-
-    @classmethod
-    def _resolve_per_table(cls, optimizer: Any, per_table: dict) -> dict[str, Any]:
-        resolved = {}
-        if not isinstance(per_table, dict):
-            raise TypeError(f"per_table is a dict by table or by its name, got {per_table!r}")
-        for key, value in per_table.items():
-            table = key.name if isinstance(key, TableVariable) else key
-            if not isinstance(table, str):
-                raise TypeError(f"per_table's keys are tables or their names, got {key!r}")
-            if isinstance(value, bool):
-                raise TypeError(f"per_table[{table!r}] is an optimizer or a learning rate, got {value!r}")
-            if isinstance(value, (int, float)) or callable(value):
-                other = cls._with_learning_rate(optimizer, value, table)
-            else:
-                other = cls._resolve(value)
-                cls._check_not_wrapped(other)
-                if source_type(other) is not source_type(optimizer):
-                    raise TypeError(
-                        f"per_table[{table!r}] is of {type(other).__module__}, but the wrapped optimizer "
-                        f"is of {type(optimizer).__module__}: use one Keras for both"
-                    )
-                for option in ("global_clipnorm", "loss_scale_factor"):
-                    if getattr(other, option, None):
-                        raise ValueError(
-                            f"per_table[{table!r}]: {option} spans all variables; give it to the wrapped optimizer only"
-                        )
-            resolved[table] = other
-        return resolved
-
-    @staticmethod
-    def _with_learning_rate(optimizer: Any, learning_rate: Any, table: str) -> Any:
-        """An optimizer with the same hyper-parameters, but for the learning rate."""
-        if isinstance(learning_rate, int):
-            learning_rate = float(learning_rate)
-        config = optimizer.get_config()
-        config |= {"learning_rate": learning_rate, "name": f"{config['name']}_{table}"}
-        if config.get("global_clipnorm"):
-            config["global_clipnorm"] = None
-        return type(optimizer).from_config(config)
+        return optimizer
 
     # One step counter and one learning rate, the wrapped optimizer's.
 
