@@ -19,7 +19,7 @@
 
 namespace sok::cuda {
 
-// lookup.cu
+// lookup.cu, weight_gradients.cu
 // ----------------------------------------------------------------------------------------
 
 struct LookupFeature {
