@@ -67,19 +67,50 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-template <int V>
-__device__ bool bag_is_finite(const FeatureArgs& feature, const Tile& tile, std::int64_t bag,
-                              float bound) {
+// Of a bag whose gradient reaches no row.
+constexpr float kUnbounded = 3.4028235e38f;
+
+// Bags of a tile: their gradients travel at once.
+constexpr int kBagsTogether = 8;
+
+template <typename T, int V>
+__device__ bool bags_are_finite(const FeatureArgs& feature, const Tile& tile, std::int64_t first,
+                                std::int64_t ids) {
+  const Bags& bags = feature.bags;
+  // Without splits and weights all bags are alike.
+  const bool alike = bags.row_splits == nullptr && bags.weights == nullptr;
+  float bounds[kBagsTogether];
+#pragma unroll
+  for (int u = 0; u < kBagsTogether; ++u) {
+    const std::int64_t bag = first + u * tile.tiles;
+    if (bag >= bags.bags) {
+      bounds[u] = kUnbounded;
+    } else if (alike && u > 0) {
+      bounds[u] = bounds[0];
+    } else {
+      bounds[u] = bags.largest_coefficient(bag) == 0.0f ? kUnbounded : finite_bound(bags, bag, ids);
+    }
+  }
+  const T* gradients = static_cast<const T*>(feature.columns.data);
   bool finite = true;
   for (std::int64_t c = tile.lane * V; c < feature.width; c += tile.lanes * V) {
-    const Vec<V> g =
-        load_as<V>(feature.columns.type, feature.columns.data, bag * feature.width + c);
-    for (int i = 0; i < V; ++i) finite = finite && g.x[i] <= bound && g.x[i] >= -bound;
+    Vec<V> g[kBagsTogether];
+#pragma unroll
+    for (int u = 0; u < kBagsTogether; ++u) {
+      g[u] = {};
+      if (bounds[u] != kUnbounded) {
+        g[u] = load<T, V>(gradients + (first + u * tile.tiles) * feature.width + c);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kBagsTogether; ++u) {
+      for (int i = 0; i < V; ++i) finite = finite && fabsf(g[u].x[i]) <= bounds[u];
+    }
   }
   return finite;
 }
 
-// A tile a bag.
+// A tile some bags.
 template <typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
     bags_finite_kernel(const __grid_constant__ FeatureLaunch<Where> args, std::int64_t ids,
@@ -88,11 +119,17 @@ __global__ void __launch_bounds__(tuning::kBlock)
   for (std::int64_t unit = thread_index() / 32; unit < args.units; unit += warps) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_unit, unit);
     const Tile tile(feature.lanes);
-    const std::int64_t bag = (unit - feature.first_unit) * tile.tiles + tile.number;
-    if (bag >= feature.bags.bags || feature.bags.largest_coefficient(bag) == 0.0f) continue;
-    const float bound = finite_bound(feature.bags, bag, ids);
-    const bool here = feature.width % 4 == 0 ? bag_is_finite<4>(feature, tile, bag, bound)
-                                             : bag_is_finite<1>(feature, tile, bag, bound);
+    const std::int64_t first =
+        (unit - feature.first_unit) * tile.tiles * kBagsTogether + tile.number;
+    const auto look = [&](auto type) {
+      using T = decltype(type);
+      return feature.width % 4 == 0 ? bags_are_finite<T, 4>(feature, tile, first, ids)
+                                    : bags_are_finite<T, 1>(feature, tile, first, ids);
+    };
+    const RowType type = feature.columns.type;
+    const bool here = type == RowType::kFloat32   ? look(float{})
+                      : type == RowType::kFloat16 ? look(Half{})
+                                                  : look(BFloat16{});
     if (!here) *finite = false;
   }
 }
@@ -133,6 +170,7 @@ Status bags_finite(Context& context, const std::vector<BagGradients>& gradients,
     args.bags = each.bags;
     args.columns = each.gradient;
     args.lanes = lanes_for(each.width, each.width % 4 == 0 ? 4 : 1);
+    args.bags_per_tile = kBagsTogether;
     if (each.bags.bags > 0) features.add(args);
   }
   SOK_RETURN_IF_ERROR(features.prepare(context));

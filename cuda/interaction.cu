@@ -1,7 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dot interaction, one kernel each way, a warp an example.
+// The dot interaction, one kernel each way, a warp an example. What is not for the tensor cores
+// (interaction_tensor.cuh):
 //
 //   forward    the example's vectors lie in shared memory, some columns at a time; each lane adds up
 //              the products of 4 x 4 vectors in registers
@@ -12,8 +13,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cc_ops/core/interaction.h"
-#include "cuda/launch.cuh"
+#include "cuda/interaction_call.cuh"
+#include "cuda/interaction_tensor.cuh"
 #include "cuda/stages.h"
 #include "cuda/vec.cuh"
 
@@ -22,21 +23,8 @@ namespace {
 
 // Without more than this a block needs no permission; four such blocks fill a Hopper's.
 constexpr int kSharedBytes = 48 * 1024;
-constexpr int kMostWarps = 4;
 // Vectors of a group: a lane takes the products of two groups.
 constexpr int kGroup = 4;
-
-struct Call {
-  int count = 0, beside = 0;
-  std::int64_t batch = 0, width = 0, columns = 0;
-  const void* vectors[kMostVectors];
-
-  template <typename T>
-  __device__ const T* vector(int i, std::int64_t example) const {
-    return static_cast<const T*>(vectors[i]) + example * width;
-  }
-  __device__ std::int64_t copied() const { return beside * width; }
-};
 
 // ---- forward ----------------------------------------------------------------------------------
 
@@ -60,13 +48,13 @@ Tiling tiling_of(const Interaction& call) {
   // An odd number of 16-byte words: eight neighbouring rows then lie in different banks.
   t.stride = (t.chunk / 4 | 1) * 4;
   t.floats = rows * t.stride + (pair_count(call.count()) + 3) / 4 * 4;
-  t.warps = std::clamp(kSharedBytes / (t.floats * 4), 1, kMostWarps);
+  t.warps = std::clamp(kSharedBytes / (t.floats * 4), 1, kInteractionWarps);
   return t;
 }
 
 // Columns [first, first + chunk) of all vectors, zeros past the width.
 template <typename T, int V>
-__device__ void stage_vectors(const Call& call, const Tiling& t, std::int64_t example,
+__device__ void stage_vectors(const InteractionArgs& call, const Tiling& t, std::int64_t example,
                               std::int64_t first, float* shared) {
   constexpr int kAhead = 8;
   const int lane = threadIdx.x % kWarp;
@@ -96,8 +84,8 @@ __device__ void groups_of_tile(int tile, int groups, int* a, int* b) {
 }
 
 template <typename T, int V>
-__global__ void __launch_bounds__(kMostWarps* kWarp)
-    interaction_kernel(const __grid_constant__ Call call, const Tiling t, T* out) {
+__global__ void __launch_bounds__(kInteractionWarps* kWarp)
+    interaction_kernel(const __grid_constant__ InteractionArgs call, const Tiling t, T* out) {
   extern __shared__ __align__(16) float memory[];
   const int lane = threadIdx.x % kWarp;
   float* shared = memory + threadIdx.x / kWarp * t.floats;
@@ -148,28 +136,18 @@ __global__ void __launch_bounds__(kMostWarps* kWarp)
       }
     }
     __syncwarp();
-    T* row = out + example * call.columns;
-    for (int i = 0; i < call.beside; ++i) {
-      const T* from = call.vector<T>(i, example);
-      for (std::int64_t c = lane; c < call.width; c += kWarp) row[i * call.width + c] = from[c];
-    }
-    for (int p = lane; p < pair_count(call.count); p += kWarp) {
-      row[call.copied() + p] = from_float<T>(products[p]);
-    }
+    call.write_row(example, products, out);
     __syncwarp();
   }
 }
 
 // ---- backward ---------------------------------------------------------------------------------
 
-struct Gradients {
-  void* of_vectors[kMostVectors];
-};
-
 // What the gradients of vectors [first, first + R) are multiplied with: of_pairs[j][i - first] for
 // vector j, 0 where i is j or there is no i.
 template <typename T, int R>
-__device__ void stage_pairs(const Call& call, const T* of_products, int first, float* of_pairs) {
+__device__ void stage_pairs(const InteractionArgs& call, const T* of_products, int first,
+                            float* of_pairs) {
   const int lane = threadIdx.x % kWarp;
 #pragma unroll 6
   for (int at = lane; at < call.count * R; at += kWarp) {
@@ -180,9 +158,10 @@ __device__ void stage_pairs(const Call& call, const T* of_products, int first, f
 }
 
 template <typename T, int V, int R>
-__global__ void __launch_bounds__(kMostWarps* kWarp, 3)
-    interaction_gradients_kernel(const __grid_constant__ Call call,
-                                 const __grid_constant__ Gradients gradients, const T* gradient) {
+__global__ void __launch_bounds__(kInteractionWarps* kWarp, 3)
+    interaction_gradients_kernel(const __grid_constant__ InteractionArgs call,
+                                 const __grid_constant__ InteractionGradients gradients,
+                                 const T* gradient) {
   extern __shared__ __align__(16) float memory[];
   const int lane = threadIdx.x % kWarp;
   float* of_pairs = memory + threadIdx.x / kWarp * call.count * R;
@@ -227,24 +206,14 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 3)
 
 // ---- launches ---------------------------------------------------------------------------------
 
-Call call_of(const Interaction& from) {
-  Call call;
-  call.count = from.count();
-  call.beside = from.beside;
-  call.batch = from.batch;
-  call.width = from.width;
-  call.columns = from.columns();
-  std::copy(from.vectors.begin(), from.vectors.end(), call.vectors);
-  return call;
+std::int64_t blocks_of(std::int64_t batch, int warps) {
+  return std::min((batch + warps - 1) / warps, kMostBlocks);
 }
 
 // Whether four columns at a time are one aligned access.
 template <typename Pointer>
-bool aligned(const Interaction& call, const std::vector<Pointer>& pointers) {
-  const std::size_t bytes = 4 * row_type_bytes(call.type);
-  return call.width % 4 == 0 && std::all_of(pointers.begin(), pointers.end(), [&](const void* p) {
-           return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
-         });
+bool in_fours(const Interaction& call, const std::vector<Pointer>& pointers) {
+  return in_pieces(call, pointers, 4 * row_type_bytes(call.type));
 }
 
 template <typename F>
@@ -263,37 +232,38 @@ Status with_rows(int count, F&& f) {
   return f(std::integral_constant<int, 32>{});
 }
 
-std::int64_t blocks_of(std::int64_t batch, int warps) {
-  return std::min((batch + warps - 1) / warps, kMostBlocks);
-}
-
 }  // namespace
 
 Status dot_interaction(Context& context, const Interaction& call, void* products) {
+  const InteractionArgs args(call);
+  if (tensor::suits(call, call.vectors)) return tensor::launch(context, call, args, products);
   const Tiling tiling = tiling_of(call);
-  return with_columns(call, aligned(call, call.vectors), [&](auto type, auto v) {
+  return with_columns(call, in_fours(call, call.vectors), [&](auto type, auto v) {
     using T = decltype(type);
     return launch_blocks(context, "interaction", interaction_kernel<T, v()>,
                          blocks_of(call.batch, tiling.warps), tiling.warps * kWarp,
-                         tiling.warps * tiling.floats * sizeof(float), call_of(call), tiling,
+                         tiling.warps * tiling.floats * sizeof(float), args, tiling,
                          static_cast<T*>(products));
   });
 }
 
 Status dot_interaction_gradients(Context& context, const Interaction& call, const void* gradient,
                                  const std::vector<void*>& gradients) {
-  Gradients to;
-  std::copy(gradients.begin(), gradients.end(), to.of_vectors);
-  const bool four = aligned(call, call.vectors) && aligned(call, gradients);
+  const InteractionArgs args(call);
+  const InteractionGradients to(gradients);
+  if (tensor::suits(call, call.vectors) && tensor::suits(call, gradients)) {
+    return tensor::launch_gradients(context, call, args, to, gradient);
+  }
+  const bool four = in_fours(call, call.vectors) && in_fours(call, gradients);
   return with_columns(call, four, [&](auto type, auto v) {
     using T = decltype(type);
     return with_rows(call.count(), [&](auto r) {
       const int floats = call.count() * r();
-      const int warps =
-          std::clamp(kSharedBytes / (floats * static_cast<int>(sizeof(float))), 1, kMostWarps);
+      const int warps = std::clamp(kSharedBytes / (floats * static_cast<int>(sizeof(float))), 1,
+                                   kInteractionWarps);
       return launch_blocks(context, "interaction_gradients",
                            interaction_gradients_kernel<T, v(), r()>, blocks_of(call.batch, warps),
-                           warps * kWarp, warps * floats * sizeof(float), call_of(call), to,
+                           warps * kWarp, warps * floats * sizeof(float), args, to,
                            static_cast<const T*>(gradient));
     });
   });

@@ -41,18 +41,28 @@ __device__ __forceinline__ Row find_row(const TableView& table, Key id, std::int
 }
 
 // One number for each caller; threads of a warp that arrive together at one counter share one
-// atomic operation.
+// atomic operation. They may arrive at several counters: each in turn, and all of them stay until
+// the last, so that every synchronisation is of the same threads.
 __device__ __forceinline__ std::int64_t take_number(unsigned long long* counter) {
-  const unsigned together =
-      __match_any_sync(__activemask(), reinterpret_cast<unsigned long long>(counter));
+  const unsigned here = __activemask();
   const int lane = threadIdx.x & 31;
-  const int leader = __ffs(static_cast<int>(together)) - 1;
-  unsigned long long first = 0;
-  if (lane == leader) {
-    first = atomicAdd(counter, static_cast<unsigned long long>(__popc(together)));
+  std::int64_t number = 0;
+  for (unsigned waiting = here; waiting != 0;) {
+    const int leader = __ffs(static_cast<int>(waiting)) - 1;
+    const auto current = __shfl_sync(here, reinterpret_cast<unsigned long long>(counter), leader);
+    const bool mine = reinterpret_cast<unsigned long long>(counter) == current;
+    const unsigned together = __ballot_sync(here, mine);
+    unsigned long long first = 0;
+    if (lane == leader) {
+      first = atomicAdd(counter, static_cast<unsigned long long>(__popc(together)));
+    }
+    first = __shfl_sync(here, first, leader);
+    if (mine) {
+      number = static_cast<std::int64_t>(first) + __popc(together & ((1u << lane) - 1));
+    }
+    waiting &= ~together;
   }
-  first = __shfl_sync(together, first, leader);
-  return static_cast<std::int64_t>(first) + __popc(together & ((1u << lane) - 1));
+  return number;
 }
 
 // Finds or inserts. The caller initialises an inserted row.

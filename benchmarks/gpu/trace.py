@@ -5,6 +5,9 @@
     CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR run
     trace.py trace.jsonl table     prints each phase's activities; trace.cc says how to build libtrace.so
 
+    CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR fit [POLICY]
+    trace.py trace.jsonl kernels   prints what each kernel took of a step of DLRM's `fit`
+
 Case b: 26 tables of 1 M x 128, batch 65,536, one id each, in one pass; case c: one table of 10 M x 64, 16,384 bags
 of 10, also with TensorFlow's own ops. A step is lookup, backward, Adagrad. The phases are parted by pauses of the
 host, by which the table finds them.
@@ -88,6 +91,42 @@ def run(folder):
     phase(lambda: peer(*arguments))
 
 
+FIT_STEPS = 20
+
+
+def fit(folder, policy="mixed_bfloat16"):
+    """The DLRM of `with_tensorflow.py fit`, its dense part by XLA, for some steps."""
+    import tensorflow as tf
+
+    sys.path[:0] = [str(pathlib.Path(__file__).parent)]
+    import with_tensorflow
+
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    _, train = with_tensorflow.dlrm_fit(*with_tensorflow.dlrm_batches(folder), policy, True)
+    train(20)
+    phase(lambda: train(FIT_STEPS))
+
+
+def kernels(path):
+    """Prints a step's share of each kernel and copy, the longest first: one JSON object a line."""
+    group = phases_of(path)[-1]
+    times, counts = collections.Counter(), collections.Counter()
+    for activity in group:
+        name = activity["kind"], activity["name"]
+        times[name] += activity["ns"]
+        counts[name] += 1
+    busy, end = 0, 0
+    for activity in group:
+        last = activity["start_ns"] + activity["ns"]
+        busy += max(0, last - max(activity["start_ns"], end))
+        end = max(end, last)
+    span = end - group[0]["start_ns"]
+    print(json.dumps({"steps": FIT_STEPS, "span_ms": span / FIT_STEPS / 1e6, "busy_ms": busy / FIT_STEPS / 1e6}))
+    for name, ns in times.most_common():
+        print(json.dumps({"kind": name[0], "name": name[1], "ms": round(ns / FIT_STEPS / 1e6, 4),
+                          "times": counts[name] / FIT_STEPS}))  # fmt: skip
+
+
 def phases_of(path):
     """The activities between pauses: the last ones are the phases, in order."""
     with open(path) as lines:
@@ -125,4 +164,4 @@ def table(path):
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table}[sys.argv[2]](sys.argv[1])
+    {"run": run, "table": table, "fit": fit, "kernels": kernels}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

@@ -170,39 +170,50 @@ class Ranker(keras.Model):
         return self.run_top(self.interaction([dense, *others]))
 
 
-def fit(folder):
+def dlrm_batches(folder, count=4):
+    """Batches of case b: inputs and labels, in the host's memory."""
     sys.path.insert(0, folder)
     import ids as recipe
 
-    case = recipe.CASES["b"]
-    batches = []
-    for k in range(4):
+    case, batches = recipe.CASES["b"], []
+    for k in range(count):
         inputs = {f"f{t}": values.astype(np.int64) for t, (values, _) in enumerate(recipe.batch("b", "power", k))}
         inputs["dense"] = np.random.default_rng(k).normal(size=(case["batch"], 13)).astype(np.float32)
         batches.append((inputs, (inputs["dense"][:, :1] > 0).astype(np.float32)))
+    return case, batches
+
+
+def dlrm_fit(case, batches, policy, compile_dense):
+    """A compiled DLRM, and a function that fits it for a number of steps."""
+    keras.config.set_dtype_policy(policy)
+    model = Ranker(case["tables"], case["rows"], case["dim"], compile_dense)
+    scale = "dynamic" if policy == "mixed_float16" else None
+    model.compile(
+        sok.OptimizerWrapper(sok.optimizers.RowWiseAdagrad(0.01), loss_scale=scale),
+        keras.losses.BinaryCrossentropy(from_logits=True),
+        jit_compile=False,
+    )
+    # Tensors that lie in the host's memory, copied to the GPU while a step runs.
+    data = tf.data.Dataset.from_tensors(batches[0])
+    for batch in batches[1:]:
+        data = data.concatenate(tf.data.Dataset.from_tensors(batch))
+    data = data.repeat().apply(tf.data.experimental.prefetch_to_device("/GPU:0", 4))
+    return model, lambda steps: model.fit(data, steps_per_epoch=steps, verbose=0)
+
+
+def fit(folder):
+    case, batches = dlrm_batches(folder)
     tf.config.experimental.enable_tensor_float_32_execution(True)
     for policy, compile_dense in itertools.product(("float32", "mixed_bfloat16", "mixed_float16"), (False, True)):
-        keras.config.set_dtype_policy(policy)
-        model = Ranker(case["tables"], case["rows"], case["dim"], compile_dense)
-        scale = "dynamic" if policy == "mixed_float16" else None
-        model.compile(
-            sok.OptimizerWrapper(sok.optimizers.RowWiseAdagrad(0.01), loss_scale=scale),
-            keras.losses.BinaryCrossentropy(from_logits=True),
-            jit_compile=False,
-        )
-        # Tensors that lie in the host's memory, copied to the GPU while a step runs.
-        data = tf.data.Dataset.from_tensors(batches[0])
-        for batch in batches[1:]:
-            data = data.concatenate(tf.data.Dataset.from_tensors(batch))
-        data = data.repeat().apply(tf.data.experimental.prefetch_to_device("/GPU:0", 4))
-        model.fit(data, steps_per_epoch=20, verbose=0)
+        model, train = dlrm_fit(case, batches, policy, compile_dense)
+        train(20)
         start = time.perf_counter()
-        model.fit(data, steps_per_epoch=100, verbose=0)
+        train(100)
         ms = (time.perf_counter() - start) / 100 * 1e3
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
         report(case="dlrm", what="fit", policy=policy, dense="XLA" if compile_dense else "ops", ms=round(ms, 3),
                samples_a_second=round(case["batch"] / ms * 1e3), peak_bytes=peak)  # fmt: skip
-        del model
+        del model, train
         keras.utils.clear_session()
 
 
