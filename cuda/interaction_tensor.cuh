@@ -268,10 +268,11 @@ Status with_halves(const Interaction& call, F&& f) {
   });
 }
 
-// Enough to keep the device busy: each warp strides over examples.
-inline std::int64_t blocks_of(std::int64_t batch) {
+// Enough to keep the device busy: each warp strides over examples. Where a block first prepares
+// tables, fewer do it.
+inline std::int64_t blocks_of(std::int64_t batch, int share) {
   return std::min<std::int64_t>((batch + kInteractionWarps - 1) / kInteractionWarps,
-                                tuning::kBusyWarps / kInteractionWarps / 4);
+                                tuning::kBusyWarps / kInteractionWarps / share);
 }
 
 inline Status launch(Context& context, const Interaction& call, const InteractionArgs& args,
@@ -279,7 +280,7 @@ inline Status launch(Context& context, const Interaction& call, const Interactio
   return with_halves(call, [&](auto type, auto halves) {
     using T = decltype(type);
     return launch_blocks(context, "interaction", interaction_kernel<T, halves()>,
-                         blocks_of(call.batch), kInteractionWarps * kWarp, 0, args,
+                         blocks_of(call.batch, 1), kInteractionWarps * kWarp, 0, args,
                          static_cast<T*>(products));
   });
 }
@@ -290,7 +291,7 @@ inline Status launch_gradients(Context& context, const Interaction& call,
   return with_halves(call, [&](auto type, auto halves) {
     using T = decltype(type);
     return launch_blocks(context, "interaction_gradients",
-                         interaction_gradients_kernel<T, halves()>, blocks_of(call.batch),
+                         interaction_gradients_kernel<T, halves()>, blocks_of(call.batch, 4),
                          kInteractionWarps * kWarp, 0, args, gradients,
                          static_cast<const T*>(gradient));
   });

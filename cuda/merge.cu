@@ -41,32 +41,33 @@ struct MergeScratch {
 template <typename Where>
 __global__ void number_kernel(const __grid_constant__ FeatureLaunch<Where> args,
                               MergeScratch scratch) {
-  for (std::int64_t p = thread_index(); p < args.ids; p += thread_count()) {
-    const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
+  // Whole warps go round together: they insert together.
+  const std::int64_t padded = (args.ids + 31) / 32 * 32;
+  for (std::int64_t p = thread_index(); p < padded; p += thread_count()) {
+    const bool has_id = p < args.ids;
+    const FeatureArgs& feature = args.find(&FeatureArgs::first_id, has_id ? p : args.ids - 1);
+    const bool is_static = feature.table->is_static();
     const std::int64_t i = p - feature.first_id;
-    const Key id = feature.bags.ids[i];
-    Row number = kNoRow;
-    if (feature.table->is_static()) {
-      number = static_row(*feature.table, id, i);
-    } else {
-      number = scratch.index
-                   .find_or_insert(id, scratch.index.hash(id),
-                                   [&] {
-                                     const std::int64_t k = take_number(scratch.key_count);
-                                     scratch.keys[k] = id;
-                                     return static_cast<Row>(k);
-                                   })
-                   .row;
-    }
-    scratch.numbers[p] = number;
-    if (number == kNoRow) continue;
-    const std::uint32_t rank = atomicAdd(scratch.tags + number, 1u);
-    scratch.ranks[p] = rank;
-    if (rank == 0 && feature.table->is_static()) {
-      const std::int64_t k = take_number(scratch.key_count);
+    const Key id = has_id ? feature.bags.ids[i] : 0;
+    const auto number_in_index = [&](std::int64_t k) {
+      scratch.keys[k] = id;
+      return static_cast<Row>(k);
+    };
+    const FoundOrInserted found =
+        find_or_insert(has_id && !is_static, scratch.index, id, scratch.index.hash(id),
+                       scratch.key_count, number_in_index);
+    const Row number = has_id && is_static ? static_row(*feature.table, id, i) : found.row;
+    const bool counts = number != kNoRow;
+    std::uint32_t rank = 0;
+    if (counts) rank = atomicAdd(scratch.tags + number, 1u);
+    const bool first_of_row = counts && rank == 0 && is_static;
+    const std::int64_t k = take_number(first_of_row, scratch.key_count);
+    if (first_of_row) {
       scratch.keys[k] = number;
       scratch.key_numbers[k] = number;
     }
+    if (has_id) scratch.numbers[p] = number;
+    if (counts) scratch.ranks[p] = rank;
   }
 }
 

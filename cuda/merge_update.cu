@@ -33,12 +33,9 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p < args.ids ? p : args.ids - 1);
     const TableView& table = *feature.table;
     const std::int64_t i = p - feature.first_id;
-    FoundOrInserted found{kNoRow, false};
-    Key id = 0;
-    if (p < args.ids && applies(scalars, table)) {
-      id = feature.bags.ids[i];
-      found = insert_row(table, id, i);
-    }
+    const bool has_id = p < args.ids && applies(scalars, table);
+    const Key id = has_id ? feature.bags.ids[i] : 0;
+    const FoundOrInserted found = insert_row(table, has_id, id, i);
     initialize_inserted_of_any_table(feature.table, found.inserted, id, found.row);
     if (p >= args.ids) continue;
     scratch.rows[p] = found.row;

@@ -10,26 +10,31 @@ namespace {
 
 __global__ void resolve_kernel(const TableView* table, const Key* ids, std::int64_t count,
                                bool insert, Row* rows) {
-  // Whole warps go round together: a new row is initialised by all lanes.
+  // Whole warps go round together: they insert together.
   const std::int64_t padded = (count + 31) / 32 * 32;
   for (std::int64_t i = thread_index(); i < padded; i += thread_count()) {
+    const bool has_id = i < count;
+    const Key id = has_id ? ids[i] : 0;
     FoundOrInserted found{kNoRow, false};
-    const Key id = i < count ? ids[i] : 0;
-    if (i < count) {
-      found = insert ? insert_row(*table, id, i) : FoundOrInserted{find_row(*table, id, i), false};
-      if (rows != nullptr) rows[i] = found.row;
+    if (insert) {
+      found = insert_row(*table, has_id, id, i);
+      initialize_inserted(*table, found.inserted, id, found.row);
+    } else if (has_id) {
+      found.row = find_row(*table, id, i);
     }
-    if (insert) initialize_inserted(*table, found.inserted, id, found.row);
+    if (has_id && rows != nullptr) rows[i] = found.row;
   }
 }
 
 // Inserts the ids that the table does not have into a scratch index, to count the different ones.
 __global__ void count_new_kernel(const TableView* table, const Key* ids, std::int64_t count,
                                  IndexRef seen, unsigned long long* distinct) {
-  for (std::int64_t i = thread_index(); i < count; i += thread_count()) {
-    if (find_row(*table, ids[i], i) != kNoRow) continue;
-    seen.find_or_insert(ids[i], seen.hash(ids[i]),
-                        [&] { return static_cast<Row>(take_number(distinct)); });
+  const std::int64_t padded = (count + 31) / 32 * 32;
+  for (std::int64_t i = thread_index(); i < padded; i += thread_count()) {
+    const Key id = i < count ? ids[i] : 0;
+    const bool is_new = i < count && find_row(*table, id, i) == kNoRow;
+    find_or_insert(is_new, seen, id, seen.hash(id), distinct,
+                   [](std::int64_t number) { return static_cast<Row>(number); });
   }
 }
 

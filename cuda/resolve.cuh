@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Device functions from an id to its row, and the first values of a new row.
+//
+// Where lanes exchange values after they used memory, __syncwarp() brings them together first: a
+// checking tool may return from each access lane by lane.
 #ifndef SOK_CUDA_RESOLVE_CUH_
 #define SOK_CUDA_RESOLVE_CUH_
 
 #include <cstdint>
 
+#include "cuda/launch.cuh"
 #include "cuda/table_view.h"
 #include "cuda/vec.cuh"
 
@@ -40,23 +44,24 @@ __device__ __forceinline__ Row find_row(const TableView& table, Key id, std::int
   return table.index.find(id, table.index.hash(id));
 }
 
-// One number for each caller; threads of a warp that arrive together at one counter share one
-// atomic operation. They may arrive at several counters: each in turn, and all of them stay until
-// the last, so that every synchronisation is of the same threads.
-__device__ __forceinline__ std::int64_t take_number(unsigned long long* counter) {
-  const unsigned here = __activemask();
+// A number of its counter for each lane that wants one; lanes with one counter share one atomic
+// operation. The whole warp must call it.
+__device__ __forceinline__ std::int64_t take_number(bool wanted, unsigned long long* counter) {
   const int lane = threadIdx.x & 31;
   std::int64_t number = 0;
-  for (unsigned waiting = here; waiting != 0;) {
+  __syncwarp();
+  for (unsigned waiting = __ballot_sync(kFullMask, wanted); waiting != 0;) {
     const int leader = __ffs(static_cast<int>(waiting)) - 1;
-    const auto current = __shfl_sync(here, reinterpret_cast<unsigned long long>(counter), leader);
-    const bool mine = reinterpret_cast<unsigned long long>(counter) == current;
-    const unsigned together = __ballot_sync(here, mine);
+    const auto here = reinterpret_cast<unsigned long long>(counter);
+    const auto current = __shfl_sync(kFullMask, here, leader);
+    const bool mine = wanted && here == current;
+    const unsigned together = __ballot_sync(kFullMask, mine);
     unsigned long long first = 0;
     if (lane == leader) {
       first = atomicAdd(counter, static_cast<unsigned long long>(__popc(together)));
     }
-    first = __shfl_sync(here, first, leader);
+    __syncwarp();
+    first = __shfl_sync(kFullMask, first, leader);
     if (mine) {
       number = static_cast<std::int64_t>(first) + __popc(together & ((1u << lane) - 1));
     }
@@ -65,17 +70,53 @@ __device__ __forceinline__ std::int64_t take_number(unsigned long long* counter)
   return number;
 }
 
-// Finds or inserts. The caller initialises an inserted row.
-__device__ __forceinline__ FoundOrInserted insert_row(const TableView& table, Key id,
+// Finds or inserts the keys of the lanes that have one to be found; a new one gets the row
+// row_of(number), of a number of the counter. The whole warp must call it: what lanes claim in a
+// round they publish in it, so that no lane waits for another of its warp. (One that did would rely
+// on the hardware to run lanes of a warp that have parted in turns.)
+template <typename RowOf>
+__device__ __forceinline__ FoundOrInserted find_or_insert(bool waiting, const IndexRef& index,
+                                                          Key key, std::uint64_t hash,
+                                                          unsigned long long* counter,
+                                                          RowOf&& row_of) {
+  using Outcome = IndexRef::Outcome;
+  FoundOrInserted found{kNoRow, false};
+  for (;;) {
+    __syncwarp();
+    if (!__any_sync(kFullMask, waiting)) return found;
+    const IndexRef::Claim claim = waiting ? index.claim(key, hash) : IndexRef::Claim();
+    const bool claimed = claim.outcome == Outcome::kClaimed;
+    const std::int64_t number = take_number(claimed, counter);
+    if (claimed) {
+      found = {row_of(number), true, claim.slot, claim.reused};
+      index.publish(claim.slot, key, hash, found.row);
+    } else if (claim.outcome != Outcome::kAgain) {
+      found.row = claim.row;
+    }
+    waiting = waiting && claim.outcome == Outcome::kAgain;
+  }
+}
+
+// Finds or inserts the ids of the lanes that have one. The whole warp must call it; the caller
+// initialises inserted rows.
+__device__ __forceinline__ FoundOrInserted insert_row(const TableView& table, bool has_id, Key id,
                                                       std::int64_t position) {
-  if (table.is_static()) return {static_row(table, id, position), false};
-  const std::uint64_t hash = table.index.hash(id);
-  // Nearly all ids are there: look without ordering first. What this misses because it is just
-  // being inserted, the ordered search below finds.
-  const Row row = table.index.find(id, hash);
-  if (row != kNoRow) return {row, false};
-  return table.index.find_or_insert(
-      id, hash, [&] { return table.source.row(take_number(table.source.taken)); });
+  Row row = kNoRow;
+  std::uint64_t hash = 0;
+  bool waiting = false;
+  if (has_id && table.is_static()) {
+    row = static_row(table, id, position);
+  } else if (has_id) {
+    hash = table.index.hash(id);
+    // Nearly all ids are there: look without ordering first. What this misses because it is just
+    // being inserted, the ordered search below finds.
+    row = table.index.find(id, hash);
+    waiting = row == kNoRow;
+  }
+  const FoundOrInserted found =
+      find_or_insert(waiting, table.index, id, hash, table.source.taken,
+                     [&](std::int64_t number) { return table.source.row(number); });
+  return waiting ? found : FoundOrInserted{row, false};
 }
 
 template <typename T>
@@ -95,7 +136,8 @@ __device__ void initialize_values(const TableView& table, const Tile& tile, Key 
 // Initialises the rows that lanes of this warp inserted, a tile a row. The whole warp must call it.
 __device__ inline void initialize_inserted(const TableView& table, bool inserted, Key key,
                                            Row row) {
-  unsigned left = __ballot_sync(0xffffffffu, inserted);
+  __syncwarp();
+  unsigned left = __ballot_sync(kFullMask, inserted);
   if (left == 0) return;
   const Tile tile(lanes_for(table.width, 4));
   while (left != 0) {
@@ -103,8 +145,9 @@ __device__ inline void initialize_inserted(const TableView& table, bool inserted
     for (int t = 0; t < tile.tiles && left != 0; ++t, left &= left - 1) {
       if (t == tile.number) from = __ffs(static_cast<int>(left)) - 1;
     }
-    const Key new_key = __shfl_sync(0xffffffffu, key, from < 0 ? 0 : from);
-    const Row new_row = __shfl_sync(0xffffffffu, row, from < 0 ? 0 : from);
+    __syncwarp();
+    const Key new_key = __shfl_sync(kFullMask, key, from < 0 ? 0 : from);
+    const Row new_row = __shfl_sync(kFullMask, row, from < 0 ? 0 : from);
     if (from < 0) continue;
     if (table.row_type == RowType::kFloat32) {
       initialize_values<float>(table, tile, new_key, new_row);

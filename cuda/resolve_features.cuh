@@ -23,6 +23,7 @@ struct ScratchIndex {
 // The same where lanes of one warp may belong to different tables: each table in turn.
 __device__ inline void initialize_inserted_of_any_table(const TableView* table, bool inserted,
                                                         Key key, Row row) {
+  __syncwarp();
   unsigned waiting = __ballot_sync(kFullMask, inserted);
   while (waiting != 0) {
     const int from = __ffs(static_cast<int>(waiting)) - 1;
@@ -30,6 +31,7 @@ __device__ inline void initialize_inserted_of_any_table(const TableView* table, 
         __shfl_sync(kFullMask, reinterpret_cast<unsigned long long>(table), from));
     const bool mine = inserted && table == current;
     initialize_inserted(*current, mine, key, row);
+    __syncwarp();
     waiting &= ~__ballot_sync(kFullMask, mine);
   }
 }
@@ -43,13 +45,10 @@ __global__ void __launch_bounds__(tuning::kBlock)
   for (std::int64_t i = thread_index(); i < padded; i += thread_count()) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, i < args.ids ? i : args.ids - 1);
     const std::int64_t at = i - feature.first_id;
-    FoundOrInserted found{kNoRow, false};
-    Key id = 0;
-    if (i < args.ids) {
-      id = feature.bags.ids[at];
-      found = insert_row(*feature.table, id, at);
-      feature.rows[at] = found.row;
-    }
+    const bool has_id = i < args.ids;
+    const Key id = has_id ? feature.bags.ids[at] : 0;
+    const FoundOrInserted found = insert_row(*feature.table, has_id, id, at);
+    if (has_id) feature.rows[at] = found.row;
     initialize_inserted_of_any_table(feature.table, found.inserted, id, found.row);
   }
 }

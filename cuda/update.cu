@@ -31,12 +31,9 @@ struct UpdateLaunch {
 // The rows of this warp's 32 keys, new ones initialised.
 __device__ __forceinline__ Row rows_of_keys(const UpdateArgs& args, std::int64_t first) {
   const std::int64_t i = first + (threadIdx.x & 31);
-  FoundOrInserted found{kNoRow, false};
-  Key key = 0;
-  if (i < args.count) {
-    key = args.keys[i];
-    found = insert_row(*args.table, key, i);
-  }
+  const bool has_key = i < args.count;
+  const Key key = has_key ? args.keys[i] : 0;
+  const FoundOrInserted found = insert_row(*args.table, has_key, key, i);
   initialize_inserted(*args.table, found.inserted, key, found.row);
   __syncwarp();
   return found.row;

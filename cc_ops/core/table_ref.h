@@ -179,64 +179,88 @@ struct IndexRef {
     return kNoRow;
   }
 
-  // Finds `key`, or inserts it under the row number that allocate() gives. Any number of threads
-  // may call this at once, also with equal keys: each claims the first free slot of the key's probe
-  // sequence with a compare-and-swap and waits at a busy slot, so two of them cannot pass each
-  // other. Nobody may erase at the same time.
+  // What a thread that would insert a key found.
+  enum class Outcome {
+    kFound,    // the key, with its row
+    kClaimed,  // a free slot, which is this thread's until it publishes the key in it
+    kFull,     // neither
+    kAgain     // an insertion in progress, or one that came first: to be tried again
+  };
+  struct Claim {
+    Outcome outcome = Outcome::kAgain;
+    Row row = kNoRow;
+    std::uint32_t slot = kNoRow;
+    bool reused = false;  // it is one marked deleted
+  };
+
+  // Looks for `key`, and if it is not there claims the first free slot of its probe sequence with a
+  // compare-and-swap. Any number of threads may call this at once, also with equal keys: none goes
+  // past a busy slot, so two of them cannot pass each other. Nobody may erase at the same time.
+  SOK_HD Claim claim(Key key, std::uint64_t hash) const {
+    std::uint32_t free_slot = kNoRow;
+    std::uint64_t free_word = 0;
+    std::uint32_t group = home(hash);
+    for (std::uint32_t probe = 0; probe < groups; ++probe) {
+      std::uint64_t words[2];
+      if (!load_settled_group(group, fingerprint(hash), words)) return {};
+      const std::uint32_t slot = slot_in_group(group, words, key, hash);
+      if (slot != kNoRow) return {Outcome::kFound, slots[slot].row, slot};
+      for (std::uint32_t w = 0; w < 2 && free_slot == kNoRow; ++w) {
+        const std::uint64_t free = match_free(words[w]);
+        if (free == 0) continue;
+        free_slot = group * kGroup + w * 8 + first_byte(free);
+        free_word = words[w];
+      }
+      if ((match_empty(words[0]) | match_empty(words[1])) != 0) break;
+      group = next(group);
+    }
+    if (free_slot == kNoRow) return {Outcome::kFull};
+    const std::uint32_t shift = free_slot % 8 * 8;
+    if (!compare_and_swap(control + free_slot / 8, free_word, free_word | kBusyByte << shift)) {
+      return {};
+    }
+    const bool reused = (free_word >> shift & 0xff) == kDeletedByte;
+    return {Outcome::kClaimed, kNoRow, free_slot, reused};
+  }
+
+  // Makes the slot that was claimed for `key` its own, with that row.
+  SOK_HD void publish(std::uint32_t slot, Key key, std::uint64_t hash, Row row) const {
+    store_slot(slot, key, row);
+    xor_release(control + slot / 8, (kBusyByte ^ fingerprint(hash)) << slot % 8 * 8);
+  }
+
+  // Finds `key`, or inserts it under the row number that allocate() gives, however often that has
+  // to be tried.
   template <typename Allocate>
   SOK_HD FoundOrInserted find_or_insert(Key key, std::uint64_t hash, Allocate&& allocate) const {
     for (;;) {
-      std::uint32_t free_slot = kNoRow;
-      std::uint64_t free_word = 0;
-      std::uint32_t group = home(hash);
-      for (std::uint32_t probe = 0; probe < groups; ++probe) {
-        std::uint64_t words[2];
-        load_settled_group(group, fingerprint(hash), words);
-        const std::uint32_t slot = slot_in_group(group, words, key, hash);
-        if (slot != kNoRow) return {slots[slot].row, false};
-        for (std::uint32_t w = 0; w < 2 && free_slot == kNoRow; ++w) {
-          const std::uint64_t free = match_free(words[w]);
-          if (free == 0) continue;
-          free_slot = group * kGroup + w * 8 + first_byte(free);
-          free_word = words[w];
-        }
-        if ((match_empty(words[0]) | match_empty(words[1])) != 0) break;
-        group = next(group);
-      }
-      if (free_slot == kNoRow) return {kNoRow, false};
-      const std::uint32_t shift = (free_slot % 8) * 8;
-      std::uint64_t* word = control + free_slot / 8;
-      const std::uint64_t busy = free_word | (kBusyByte << shift);
-      if (!compare_and_swap(word, free_word, busy)) continue;
+      const Claim result = claim(key, hash);
+      if (result.outcome == Outcome::kAgain) continue;
+      if (result.outcome != Outcome::kClaimed) return {result.row, false};
       const Row row = allocate();
-      store_slot(free_slot, key, row);
-      xor_release(word, (kBusyByte ^ fingerprint(hash)) << shift);
-      return {row, true, free_slot, ((free_word >> shift) & 0xff) == kDeletedByte};
+      publish(result.slot, key, hash, row);
+      return {row, true, result.slot, result.reused};
     }
   }
 
  private:
-  // A group's control words once no insertion is in progress in it; if one of them matches, what
+  // A group's control words, unless an insertion is in progress in it; if one of them matches, what
   // was written before it became full can be read.
-  SOK_HD void load_settled_group(std::uint32_t group, std::uint64_t match,
+  SOK_HD bool load_settled_group(std::uint32_t group, std::uint64_t match,
                                  std::uint64_t words[2]) const {
 #if defined(__CUDA_ARCH__)
     // Acquiring loads would empty the L1 cache, each of them. Few groups match.
-    do {
-      asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                   : "=l"(words[0]), "=l"(words[1])
-                   : "l"(control + 2 * static_cast<std::uint64_t>(group))
-                   : "memory");
-    } while ((match_busy(words[0]) | match_busy(words[1])) != 0);
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(words[0]), "=l"(words[1])
+                 : "l"(control + 2 * static_cast<std::uint64_t>(group))
+                 : "memory");
     if ((match_byte(words[0], match) | match_byte(words[1], match)) != 0) __threadfence();
 #else
     static_cast<void>(match);
-    for (std::uint32_t w = 0; w < 2; ++w) {
-      do {
-        words[w] = load_acquire(control + 2 * group + w);
-      } while (match_busy(words[w]) != 0);
-    }
+    words[0] = load_acquire(control + 2 * group);
+    words[1] = load_acquire(control + 2 * group + 1);
 #endif
+    return (match_busy(words[0]) | match_busy(words[1])) == 0;
   }
 };
 
