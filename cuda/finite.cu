@@ -67,7 +67,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-// Of a bag whose gradient reaches no row.
+// Of a bag whose gradient reaches no row, or that is not there: its gradient is not read. More than
+// every finite_bound().
 constexpr float kUnbounded = 3.4028235e38f;
 
 // Bags of a tile: their gradients travel at once.
@@ -77,8 +78,9 @@ template <typename T, int V>
 __device__ bool bags_are_finite(const FeatureArgs& feature, const Tile& tile, std::int64_t first,
                                 std::int64_t ids) {
   const Bags& bags = feature.bags;
-  // Without splits and weights all bags are alike.
-  const bool alike = bags.row_splits == nullptr && bags.weights == nullptr;
+  // Without splits and weights all bags are alike, if there are ids for all.
+  const bool alike = bags.row_splits == nullptr && bags.weights == nullptr &&
+                     (bags.known_count < 0 || bags.begin(bags.bags) <= bags.known_count);
   float bounds[kBagsTogether];
 #pragma unroll
   for (int u = 0; u < kBagsTogether; ++u) {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The dot interaction of at most 32 vectors of a 16-bit type, on the tensor cores (compute
-// capability 8.0 and later): a warp an example, whose vectors are in registers only.
+// capability 8.0 and later): a warp an example, whose vectors are in registers. (Those that also
+// stand beside the products are read again.)
 //
 // The instruction multiplies a 16 x 16 matrix with a 16 x 8 one. Which element of them a lane holds
 // is fixed, but the order of the dimension that is summed over, and that of the result's columns,
@@ -34,12 +35,14 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
                                              const unsigned (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, Half>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -270,7 +273,7 @@ Status with_halves(const Interaction& call, F&& f) {
 
 // Enough to keep the device busy: each warp strides over examples. Where a block first prepares
 // tables, fewer do it.
-inline std::int64_t blocks_of(std::int64_t batch, int share) {
+inline std::int64_t blocks_that_stride(std::int64_t batch, int share) {
   return std::min<std::int64_t>((batch + kInteractionWarps - 1) / kInteractionWarps,
                                 tuning::kBusyWarps / kInteractionWarps / share);
 }
@@ -280,7 +283,7 @@ inline Status launch(Context& context, const Interaction& call, const Interactio
   return with_halves(call, [&](auto type, auto halves) {
     using T = decltype(type);
     return launch_blocks(context, "interaction", interaction_kernel<T, halves()>,
-                         blocks_of(call.batch, 1), kInteractionWarps * kWarp, 0, args,
+                         blocks_that_stride(call.batch, 1), kInteractionWarps * kWarp, 0, args,
                          static_cast<T*>(products));
   });
 }
@@ -291,9 +294,9 @@ inline Status launch_gradients(Context& context, const Interaction& call,
   return with_halves(call, [&](auto type, auto halves) {
     using T = decltype(type);
     return launch_blocks(context, "interaction_gradients",
-                         interaction_gradients_kernel<T, halves()>, blocks_of(call.batch, 4),
-                         kInteractionWarps * kWarp, 0, args, gradients,
-                         static_cast<const T*>(gradient));
+                         interaction_gradients_kernel<T, halves()>,
+                         blocks_that_stride(call.batch, 4), kInteractionWarps * kWarp, 0, args,
+                         gradients, static_cast<const T*>(gradient));
   });
 }
 

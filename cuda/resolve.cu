@@ -8,15 +8,16 @@
 namespace sok::cuda {
 namespace {
 
+template <bool kInsert>
 __global__ void resolve_kernel(const TableView* table, const Key* ids, std::int64_t count,
-                               bool insert, Row* rows) {
+                               Row* rows) {
   // Whole warps go round together: they insert together.
   const std::int64_t padded = (count + 31) / 32 * 32;
   for (std::int64_t i = thread_index(); i < padded; i += thread_count()) {
     const bool has_id = i < count;
     const Key id = has_id ? ids[i] : 0;
     FoundOrInserted found{kNoRow, false};
-    if (insert) {
+    if constexpr (kInsert) {
       found = insert_row(*table, has_id, id, i);
       initialize_inserted(*table, found.inserted, id, found.row);
     } else if (has_id) {
@@ -69,8 +70,8 @@ Status resolve(Context& context, Table* table, const Key* ids, std::int64_t coun
                Row* rows) {
   const TableView* view = nullptr;
   SOK_RETURN_IF_ERROR(table->device_view(context, &view));
-  return launch(context, "resolve", resolve_kernel, count, tuning::kBlock, view, ids, count, insert,
-                rows);
+  return launch(context, "resolve", insert ? resolve_kernel<true> : resolve_kernel<false>, count,
+                tuning::kBlock, view, ids, count, rows);
 }
 
 Status reserve(Context& context, Table* table, const std::vector<IdSpan>& spans) {

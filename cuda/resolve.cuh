@@ -3,8 +3,8 @@
 //
 // Device functions from an id to its row, and the first values of a new row.
 //
-// Where lanes exchange values after they used memory, __syncwarp() brings them together first: a
-// checking tool may return from each access lane by lane.
+// The functions of whole warps here bring the lanes together (__syncwarp) before they exchange
+// values: a checking tool may return from each use of memory lane by lane.
 #ifndef SOK_CUDA_RESOLVE_CUH_
 #define SOK_CUDA_RESOLVE_CUH_
 
@@ -70,15 +70,14 @@ __device__ __forceinline__ std::int64_t take_number(bool wanted, unsigned long l
   return number;
 }
 
-// Finds or inserts the keys of the lanes that have one to be found; a new one gets the row
-// row_of(number), of a number of the counter. The whole warp must call it: what lanes claim in a
-// round they publish in it, so that no lane waits for another of its warp. (One that did would rely
-// on the hardware to run lanes of a warp that have parted in turns.)
+// Finds or inserts the keys of the lanes that are `waiting` for it; a lane that has claimed a slot
+// gets its row from row_of(claimed), which the whole warp calls. The whole warp must call this: what
+// lanes claim in a round they publish in it, so that no lane waits for another of its warp. (One
+// that did would rely on the hardware to run lanes of a warp that have parted in turns.)
 template <typename RowOf>
-__device__ __forceinline__ FoundOrInserted find_or_insert(bool waiting, const IndexRef& index,
-                                                          Key key, std::uint64_t hash,
-                                                          unsigned long long* counter,
-                                                          RowOf&& row_of) {
+__device__ __forceinline__ FoundOrInserted insert_in_rounds(bool waiting, const IndexRef& index,
+                                                            Key key, std::uint64_t hash,
+                                                            RowOf&& row_of) {
   using Outcome = IndexRef::Outcome;
   FoundOrInserted found{kNoRow, false};
   for (;;) {
@@ -86,15 +85,27 @@ __device__ __forceinline__ FoundOrInserted find_or_insert(bool waiting, const In
     if (!__any_sync(kFullMask, waiting)) return found;
     const IndexRef::Claim claim = waiting ? index.claim(key, hash) : IndexRef::Claim();
     const bool claimed = claim.outcome == Outcome::kClaimed;
-    const std::int64_t number = take_number(claimed, counter);
+    const Row row = row_of(claimed);
     if (claimed) {
-      found = {row_of(number), true, claim.slot, claim.reused};
+      found = {row, true, claim.slot, claim.reused};
       index.publish(claim.slot, key, hash, found.row);
     } else if (claim.outcome != Outcome::kAgain) {
       found.row = claim.row;
     }
     waiting = waiting && claim.outcome == Outcome::kAgain;
   }
+}
+
+// The same, where the row of a new key is row_of(number), of a number of the counter.
+template <typename RowOf>
+__device__ __forceinline__ FoundOrInserted find_or_insert(bool waiting, const IndexRef& index,
+                                                          Key key, std::uint64_t hash,
+                                                          unsigned long long* counter,
+                                                          RowOf&& row_of) {
+  return insert_in_rounds(waiting, index, key, hash, [&](bool claimed) {
+    const std::int64_t number = take_number(claimed, counter);
+    return claimed ? row_of(number) : kNoRow;
+  });
 }
 
 // Finds or inserts the ids of the lanes that have one. The whole warp must call it; the caller

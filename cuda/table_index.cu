@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/launch.cuh"
+#include "cuda/resolve.cuh"
 #include "cuda/table.h"
 #include "cuda/table_memory.cuh"
 #include "cuda/tuning.h"
@@ -23,10 +24,18 @@ __device__ void for_each_slot(const IndexRef& index, F&& f) {
   }
 }
 
+// Whole warps go round together: they insert together.
 __global__ void rebuild_kernel(IndexRef from, IndexRef to) {
-  for_each_slot(from, [&](const Slot& slot) {
-    to.find_or_insert(slot.key, to.hash(slot.key), [&] { return slot.row; });
-  });
+  const std::int64_t words = 2 * static_cast<std::int64_t>(from.groups);
+  const std::int64_t padded = (words + kWarp - 1) / kWarp * kWarp;
+  for (std::int64_t word = thread_index(); word < padded; word += thread_count()) {
+    std::uint64_t full = word < words ? match_full(from.control[word]) : 0;
+    while (__any_sync(kFullMask, full != 0)) {
+      const Slot slot = full != 0 ? from.slots[word * 8 + first_byte(full)] : Slot{0, kNoRow};
+      insert_in_rounds(full != 0, to, slot.key, to.hash(slot.key), [&](bool) { return slot.row; });
+      full &= full - 1;
+    }
+  }
 }
 
 __global__ void entries_kernel(IndexRef index, unsigned long long* count, Key* keys, Row* rows) {

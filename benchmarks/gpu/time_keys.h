@@ -21,8 +21,7 @@ inline void run_keys(BenchContext& context, double copy) {
     constexpr std::int64_t kCapacity = 16 << 20;  // slots, about
     for (const double load : {0.5, 0.75, 0.875}) {
       auto table = make_table(context, dim, kCapacity * 7 / 8, false);
-      const auto resident =
-          static_cast<std::int64_t>(load * kCapacity) - 12 * kKeys * (load > 0.6 ? 0 : 0);
+      const auto resident = static_cast<std::int64_t>(load * kCapacity);
       insert_range(context, table.get(), 0,
                    std::min<std::int64_t>(resident, kCapacity * 7 / 8 - 64));
       std::vector<Buffer> sets;

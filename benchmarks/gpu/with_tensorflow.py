@@ -164,7 +164,7 @@ class Ranker(keras.Model):
         self.run_bottom, self.run_top = compiled(self.bottom), compiled(self.top)
 
     def call(self, inputs, training=False):
-        ids = tf.unstack(tf.cast(inputs["ids"], tf.int64))
+        ids = tf.unstack(inputs["ids"])
         vectors = self.embeddings(dict(zip(self.names, ids, strict=True)), training=training)
         dense = self.run_bottom(inputs["dense"])
         others = [tf.cast(vectors[name], dense.dtype) for name in self.names]
@@ -182,7 +182,7 @@ def dlrm_batches(folder, count=4):
 
     case, batches = recipe.CASES["b"], []
     for k in range(count):
-        ids = np.stack([values for values, _ in recipe.batch("b", "power", k)]).astype(np.int32)
+        ids = np.stack([values for values, _ in recipe.batch("b", "power", k)]).astype(np.int64)
         dense = np.random.default_rng(k).normal(size=(case["batch"], 13)).astype(np.float32)
         inputs = {"ids": ids, "dense": dense}
         batches.append((inputs, (inputs["dense"][:, :1] > 0).astype(np.float32)))
@@ -210,7 +210,7 @@ def dlrm_fit(case, batches, policy, compile_dense):
 def fit(folder):
     case, batches = dlrm_batches(folder)
     tf.config.experimental.enable_tensor_float_32_execution(True)
-    for policy, compile_dense in itertools.product(("float32", "mixed_bfloat16", "mixed_float16"), (False, True)):
+    for compile_dense, policy in itertools.product((True, False), ("float32", "mixed_bfloat16", "mixed_float16")):
         model, train = dlrm_fit(case, batches, policy, compile_dense)
         train(20)
         start = time.perf_counter()

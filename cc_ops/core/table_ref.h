@@ -230,9 +230,10 @@ struct IndexRef {
   }
 
   // Finds `key`, or inserts it under the row number that allocate() gives, however often that has
-  // to be tried.
+  // to be tried. For a thread that may wait for others: on a host. A device has
+  // cuda/resolve.cuh.
   template <typename Allocate>
-  SOK_HD FoundOrInserted find_or_insert(Key key, std::uint64_t hash, Allocate&& allocate) const {
+  FoundOrInserted find_or_insert(Key key, std::uint64_t hash, Allocate&& allocate) const {
     for (;;) {
       const Claim result = claim(key, hash);
       if (result.outcome == Outcome::kAgain) continue;

@@ -20,7 +20,7 @@ std::vector<float> floats(const std::vector<T>& values) {
 
 template <typename T>
 void expect_equal_products(Seeded& random, int count, std::int64_t batch, std::int64_t width,
-                           int beside) {
+                           int beside, std::int64_t shift = 0) {
   TestContext context;
   cpu::ThreadExecutor executor(2);
   const InteractionCase<T> drawn(random, count, batch, width, beside);
@@ -35,8 +35,10 @@ void expect_equal_products(Seeded& random, int count, std::int64_t batch, std::i
   std::vector<Buffer> uploads, outputs;
   std::vector<void*> device_pointers;
   for (int i = 0; i < count; ++i) {
-    uploads.push_back(context.upload(drawn.vectors[i]));
-    call.vectors[i] = uploads.back().data;
+    std::vector<T> shifted(shift, T{});
+    shifted.insert(shifted.end(), drawn.vectors[i].begin(), drawn.vectors[i].end());
+    uploads.push_back(context.upload(shifted));
+    call.vectors[i] = uploads.back().template as<T>() + shift;
     outputs.push_back(context.allocate(batch * width * sizeof(T)));
     device_pointers.push_back(outputs.back().data);
   }
@@ -59,9 +61,9 @@ void expect_equal_products(Seeded& random, int count, std::int64_t batch, std::i
 
 TEST(DeviceInteractionTest, GivesTheBitsOfTheCpu) {
   Seeded random(run_seed() + 700);
-  std::vector<int> counts = {2, 3, 8, 9, 27, 28, 29, 33, 64, 128};
-  std::vector<std::int64_t> widths = {1, 4, 6, 16, 100, 128, 132, 260};
-  if (under_sanitizer()) counts = {3, 27, 33}, widths = {6, 128};
+  std::vector<int> counts = {2, 3, 8, 9, 16, 17, 27, 28, 29, 31, 32, 33, 64, 128};
+  std::vector<std::int64_t> widths = {1, 4, 6, 8, 16, 72, 100, 128, 132, 136, 200, 260};
+  if (under_sanitizer()) counts = {3, 27, 33}, widths = {6, 128, 136};
   for (const int count : counts) {
     for (const std::int64_t width : widths) {
       const auto beside = static_cast<int>(random.below(static_cast<std::uint64_t>(count) + 1));
@@ -71,6 +73,25 @@ TEST(DeviceInteractionTest, GivesTheBitsOfTheCpu) {
     }
   }
   expect_equal_products<float>(random, 5, scaled(300'000, 2'000), 8, 1);
+}
+
+// So many examples that a warp takes several, one after the other.
+TEST(DeviceInteractionTest, AWarpTakesSeveralExamples) {
+  Seeded random(run_seed() + 701);
+  for (const int count : {5, 20}) {
+    expect_equal_products<Half>(random, count, scaled(40'000, 6'000), 8, 1);
+    expect_equal_products<BFloat16>(random, count, scaled(40'000, 6'000), 8, 2);
+  }
+}
+
+// Vectors that are aligned to 4 and 8 bytes only.
+TEST(DeviceInteractionTest, VectorsNeedNotBeAligned) {
+  Seeded random(run_seed() + 702);
+  for (const std::int64_t shift : {2, 4}) {
+    expect_equal_products<Half>(random, 9, 20, 64, 1, shift);
+    expect_equal_products<BFloat16>(random, 9, 20, 64, 1, shift);
+    expect_equal_products<float>(random, 9, 20, 64, 1, shift);
+  }
 }
 
 }  // namespace
