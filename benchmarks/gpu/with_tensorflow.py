@@ -216,6 +216,18 @@ def dlrm_fit(case, batches, policy, compile_dense):
     return model, train
 
 
+def step_ms(model, batch, steps=100):
+    """Milliseconds a training step takes without the way of its batch to the device."""
+    batch = tf.nest.map_structure(lambda values: tf.identity(tf.constant(values)), batch)
+    step = tf.function(lambda: model.train_step(batch)["loss"])
+    for _ in range(2):  # the first warms up
+        start = time.perf_counter()
+        for _ in range(steps):
+            loss = step()
+        np.asarray(loss)
+    return (time.perf_counter() - start) / steps * 1e3
+
+
 def fit(folder):
     case, batches = dlrm_batches(folder)
     tf.config.experimental.enable_tensor_float_32_execution(True)
@@ -226,8 +238,11 @@ def fit(folder):
         train(100)
         ms = (time.perf_counter() - start) / 100 * 1e3
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        report(case="dlrm", what="fit", policy=policy, dense="XLA" if compile_dense else "ops", ms=round(ms, 3),
-               samples_a_second=round(case["batch"] / ms * 1e3), peak_bytes=peak)  # fmt: skip
+        of = dict(case="dlrm", policy=policy, dense="XLA" if compile_dense else "ops")
+        rate = lambda ms: round(case["batch"] / ms * 1e3)  # noqa: E731
+        report(what="fit", **of, ms=round(ms, 3), samples_a_second=rate(ms), peak_bytes=peak)
+        ms = step_ms(model, batches[0])
+        report(what="a step, its batch on the device", **of, ms=round(ms, 3), samples_a_second=rate(ms))
         del model, train
         keras.utils.clear_session()
 
