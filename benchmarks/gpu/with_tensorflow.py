@@ -238,7 +238,7 @@ def fit(folder):
         train(100)
         ms = (time.perf_counter() - start) / 100 * 1e3
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        of = dict(case="dlrm", policy=policy, dense="XLA" if compile_dense else "ops")
+        of = {"case": "dlrm", "policy": policy, "dense": "XLA" if compile_dense else "ops"}
         rate = lambda ms: round(case["batch"] / ms * 1e3)  # noqa: E731
         report(what="fit", **of, ms=round(ms, 3), samples_a_second=rate(ms), peak_bytes=peak)
         ms = step_ms(model, batches[0])
