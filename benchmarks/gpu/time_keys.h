@@ -45,13 +45,13 @@ inline void run_keys(BenchContext& context, double copy) {
         std::fflush(stdout);
       };
       const double row = static_cast<double>(dim) * 4;
-      report("find slot",
-             median_ms(context,
-                       [&](int i) {
-                         check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys,
-                                             false, rows.as<Row>()));
-                       }),
-             8 + 4);
+      const auto resolve_ms = [&](bool insert) {
+        return median_ms(context, [&](int i) {
+          check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys, insert,
+                              rows.as<Row>()));
+        });
+      };
+      report("find slot", resolve_ms(false), 8 + 4);
       report("find with values",
              median_ms(context,
                        [&](int i) {
@@ -63,13 +63,7 @@ inline void run_keys(BenchContext& context, double copy) {
                              false));
                        }),
              8 + 2 * row);
-      report("find_or_insert, all there",
-             median_ms(context,
-                       [&](int i) {
-                         check(cuda::resolve(context, table.get(), sets[i % 8].as<Key>(), kKeys,
-                                             true, rows.as<Row>()));
-                       }),
-             8 + 4);
+      report("find_or_insert, all there", resolve_ms(true), 8 + 4);
       // Inserts into a table that holds `load` of its capacity; it is filled anew for every repeat.
       std::vector<float> times;
       for (int repeat = 0; repeat < 5; ++repeat) {
