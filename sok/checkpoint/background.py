@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dumps that go on while training does."""
 
+import atexit
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable
 
@@ -29,7 +31,7 @@ class DumpResult:
 
 class DumpHandle:
     """A dump that is being written, as `sok.dump(..., blocking=False)` gives it. The process does not end before
-    it has.
+    it has; if it fails and nobody asks for its result, the process says so at its end.
 
     >>> table = sok.DynamicVariable(2, name="items")
     >>> import tempfile
@@ -42,6 +44,7 @@ class DumpHandle:
     def __init__(self, run: Callable[[], DumpResult], name: str):
         self._result: DumpResult | None = None
         self._error: BaseException | None = None
+        self._asked = False
         self._thread = threading.Thread(target=self._work, args=(run,), name=name)
         self._thread.start()
 
@@ -50,6 +53,11 @@ class DumpHandle:
             self._result = run()
         except BaseException as error:
             self._error = error
+            atexit.register(self._tell_if_nobody_asked)
+
+    def _tell_if_nobody_asked(self) -> None:
+        if not self._asked:
+            print(f"{self._thread.name} failed: {type(self._error).__name__}: {self._error}", file=sys.stderr)
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -68,6 +76,7 @@ class DumpHandle:
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise TimeoutError(f"the dump has not ended within {timeout} s")
+        self._asked = True
         if self._error is not None:
             raise self._error
         assert self._result is not None

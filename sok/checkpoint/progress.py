@@ -25,7 +25,10 @@ class Progress:
             return
         import tqdm  # not everybody needs it
 
-        self._bar = tqdm.tqdm(
+        class Bar(tqdm.tqdm):
+            monitor_interval = 0  # no thread: at the end of a process none can be started
+
+        self._bar = Bar(
             total=total, desc=self._label, unit="B", unit_scale=True, disable=None if self._show is None else False
         )
 

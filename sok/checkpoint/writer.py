@@ -3,8 +3,9 @@
 """Writing tables to a folder or a URL."""
 
 import collections
-import concurrent.futures
 import contextlib
+import json
+import multiprocessing.pool
 import re
 import secrets
 import threading
@@ -94,6 +95,13 @@ def _file_name(number: int, table: str, rank: int, piece: int) -> str:
     return f"{number:04d}-{readable}-{rank:05d}-{piece:06d}.safetensors"
 
 
+def _kind_of(table: Any) -> list[Any]:
+    """What must be equal on all ranks."""
+    attributes = table.attributes
+    kind = "static" if table.is_static else "hash"
+    return [kind, table.dimension, str(attributes.row_type), tf.as_dtype(table.key_dtype).name]
+
+
 class _Dump:
     """One rank's part. What has to be of the moment of the call happens in the constructor."""
 
@@ -123,6 +131,11 @@ class _Dump:
             if optimizer is not None:
                 numbered = {str(i): variable for i, variable in enumerate(variables.of_optimizer(optimizer))}
                 self._variables += variables.describe("optimizer", numbered)
+        # Ranks put their shards of a table together by its place among the tables.
+        agreement.same(
+            json.dumps([values_only, {name: _kind_of(table) for name, table in tables.items()}]),
+            f"{self.storage.place}: the ranks do not dump the same tables in the same order with the same values_only",
+        )
         self._progress = Progress("dump", progress)
         _locks[self.storage.place].acquire()
         try:
@@ -132,6 +145,11 @@ class _Dump:
                     name: TableSnapshot(table, values_only, beside_training=not blocking)
                     for name, table in tables.items()
                 }
+            self._largest = max((t.rows_a_shard * t.row_bytes for t in self._tables.values()), default=0)
+            self._writers = max(2, min(_MOST_IN_FLIGHT, _MOST_BYTES_IN_FLIGHT // max(1, self._largest)))
+            # Threads of now, and not concurrent.futures: once the interpreter ends, which waits for a dump in the
+            # background, it starts none, and they take no work.
+            self._pool = multiprocessing.pool.ThreadPool(self._writers)
         except BaseException:
             _locks[self.storage.place].release()
             raise
@@ -179,6 +197,8 @@ class _Dump:
                     parts.leave_error(self.storage, self._generation, self._rank, error)
             raise
         finally:
+            self._pool.close()
+            self._pool.join()
             self._tables.clear()
             self._progress.close()
             _locks[self.storage.place].release()
@@ -188,13 +208,10 @@ class _Dump:
         self._progress.start(sum(table.rows * table.row_bytes for table in self._tables.values()))
         described = list(self._tables.items())
         written, held = [], 0
-        largest = max((table.rows_a_shard * table.row_bytes for table in self._tables.values()), default=0)
-        writers = max(2, min(_MOST_IN_FLIGHT, _MOST_BYTES_IN_FLIGHT // max(1, largest)))
-        buffers = files.Buffers(writers, largest + _HEADER_BYTES)
-        with concurrent.futures.ThreadPoolExecutor(writers, "sok.dump") as pool:
-            for number, (name, table) in enumerate(described):
-                written.append(self._write_table(pool, writers, buffers, number, name, table))
-                held += table.close()
+        buffers = files.Buffers(self._writers, self._largest + _HEADER_BYTES)
+        for number, (name, table) in enumerate(described):
+            written.append(self._write_table(buffers, number, name, table))
+            held += table.close()
         self.storage.sync(self._generation)
         if self._rank == 0:
             self._finish(described, rows, written)
@@ -205,7 +222,7 @@ class _Dump:
         return DumpResult(sum(rows), total, time.monotonic() - self._started, held)
 
     def _write_table(
-        self, pool, writers: int, buffers: files.Buffers, number: int, name: str, table: TableSnapshot
+        self, buffers: files.Buffers, number: int, name: str, table: TableSnapshot
     ) -> tuple[manifest.Shard, ...]:
         def write(file: str, arrays: dict[str, np.ndarray]) -> manifest.Shard:
             buffer = buffers.take()
@@ -215,13 +232,14 @@ class _Dump:
                 buffers.give(buffer)
 
         written: list[manifest.Shard] = []
-        on_their_way: collections.deque[concurrent.futures.Future] = collections.deque()
+        on_their_way: collections.deque[multiprocessing.pool.AsyncResult] = collections.deque()
         for piece, arrays in enumerate(table.pieces()):
-            while len(on_their_way) >= writers:
-                written.append(on_their_way.popleft().result())
-            on_their_way.append(pool.submit(write, _file_name(number, name, self._rank, piece), arrays))
+            while len(on_their_way) >= self._writers:
+                written.append(on_their_way.popleft().get())
+            file = _file_name(number, name, self._rank, piece)
+            on_their_way.append(self._pool.apply_async(write, (file, arrays)))
             del arrays
-        return tuple(written + [future.result() for future in on_their_way])
+        return tuple(written + [result.get() for result in on_their_way])
 
     def _write_shard(self, file: str, data: memoryview, rows: int) -> manifest.Shard:
         shard = manifest.Shard(file, self._rank, rows, len(data), manifest.checksum(data))

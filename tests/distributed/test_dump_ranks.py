@@ -13,7 +13,7 @@ import tensorflow as tf
 from rows_of_ranks import assert_equal_tables
 
 import sok
-from sok.checkpoint import files, manifest, parts, shards, writer
+from sok.checkpoint import files, manifest, parts, reader, shards, writer
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
@@ -368,3 +368,25 @@ def dump_elsewhere(folder):
 def test_folders_that_are_not_one(ranks, tmp_path):
     for text in ranks.run(dump_elsewhere, str(tmp_path)):
         assert "a dump needs one folder that all ranks see" in text
+
+
+def dump_differently(folder, case):
+    """The rank with the highest number dumps something else."""
+    trainer = Trainer("sgd")
+    trainer.step(0)
+    tables, odd = trainer.tables[:2], sok.rank() == sok.size() - 1
+    passed = {"order": tables[::-1], "fewer": tables[:1], "values_only": tables}[case] if odd else tables
+    try:
+        sok.dump(folder, passed, values_only=odd and case == "values_only")
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@pytest.mark.parametrize("case", ["order", "fewer", "values_only"])
+def test_ranks_that_dump_different_things(ranks, tmp_path, case):
+    ranks.run(train_and_dump, str(tmp_path), "sgd")
+    before = reader.read_manifest(str(tmp_path))
+    for text in ranks.run(dump_differently, str(tmp_path), case):
+        assert text.startswith("ValueError") and "the ranks do not dump the same tables" in text
+    assert reader.read_manifest(str(tmp_path)) == before
