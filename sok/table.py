@@ -16,11 +16,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import handle_data_util, resource_variable_ops
 
-from sok import _native
+from sok import _native, table_state
+from sok.table_state import Origin
 
 _counter = itertools.count()
 _counter_lock = threading.Lock()
@@ -73,10 +73,13 @@ def random_seed() -> int:
     return random.getrandbits(62)
 
 
-def _is_restoring() -> bool:
-    """Whether TensorFlow is reading a checkpoint."""
-    callers = (frame.f_globals.get("__name__") for frame, _ in traceback.walk_stack(None))
-    return "tensorflow.python.checkpoint.restore" in callers
+def _being_restored() -> set[str] | None:
+    """The tensors that a checkpoint has of an object, if TensorFlow is about to read them."""
+    for frame, _ in traceback.walk_stack(None):
+        if frame.f_globals.get("__name__") == "tensorflow.python.checkpoint.restore":
+            proto = getattr(frame.f_locals.get("self"), "object_proto", None)
+            return set() if proto is None else {attribute.name for attribute in proto.attributes}
+    return None
 
 
 def _unique_name(name: str) -> str:
@@ -85,9 +88,9 @@ def _unique_name(name: str) -> str:
         return f"sok/{name}/{os.getpid()}/{next(_counter)}"
 
 
-def _any_length(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor, with nothing known about its sizes: a graph restores what another graph saved."""
-    return tf.compat.v1.placeholder_with_default(tensor, [None] * tensor.shape.rank)
+def _any_shape(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor, with nothing known about its shape: a graph restores what another graph saved, and checks it."""
+    return tf.compat.v1.placeholder_with_default(tensor, None)
 
 
 class TableValue(tf.saved_model.experimental.TrackableResource):
@@ -96,9 +99,13 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
     Its rows hold planes: "values", and one a state of each optimizer that has updated it.
     """
 
-    def __init__(self, attributes: TableAttributes, trainable: bool = True, device: str = ""):
+    def __init__(
+        self, attributes: TableAttributes, trainable: bool = True, device: str = "", origin: Origin | None = None
+    ):
         self.attributes = attributes
         self.trainable = trainable
+        kind = "static" if attributes.is_static else "hash"
+        self.origin = origin or Origin(kind, "int64", attributes.dimension, attributes.rows)
         # On several ranks: keys of the whole table -> positions of those that this rank keeps, and
         # the keys under which it does. None: this is the whole table.
         self.kept_here: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]] | None = None
@@ -211,12 +218,13 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
     # Everything a table holds, as a fixed set of arrays: for checkpoints of any kind.
 
     def state(self) -> dict[str, tf.Tensor]:
-        """The whole table: keys, values, and all states side by side with their names."""
+        """What this rank keeps: the arrays of `table_state.PARTS`."""
         planes = self.planes()
         states = [plane for plane in planes if plane != "values"]
         keys, (values, *state_values) = self.export(("values", *states))
         empty = tf.zeros(tf.concat([tf.shape(keys)[:1], [0]], 0))
         state = {
+            "origin": tf.constant(self.origin.encode(), tf.string),
             "seed": _native.ops.sok_table_seed(self.resource_handle),
             "keys": keys,
             "values": values,
@@ -225,26 +233,42 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
             "state_widths": tf.constant([planes[s][0] for s in states], tf.int64, [len(states)]),
             "state_initials": tf.constant([planes[s][1] for s in states], tf.float32, [len(states)]),
         }
-        return state if tf.executing_eagerly() else {k: _any_length(v) for k, v in state.items()}
+        return state if tf.executing_eagerly() else {k: _any_shape(v) for k, v in state.items()}
 
-    def set_state(self, state: dict[str, Any]):
-        """Replaces the whole table by what `state()` gave, perhaps in another process."""
-        names, widths, initials = [], [], {}
-        if tf.executing_eagerly():
-            names = [
-                name.decode() if isinstance(name, bytes) else str(name)
-                for name in np.asarray(state["state_names"])
-            ]
-            widths = [int(width) for width in np.asarray(state["state_widths"])]
-            initials = dict(zip(names, (float(x) for x in np.asarray(state["state_initials"]))))
-        states = tf.convert_to_tensor(state["states"], tf.float32)
-        parts = tf.split(states, widths, axis=1) if widths else []
-        planes = {"values": state["values"], **dict(zip(names, parts))}
-        written = self.write(state["keys"], planes, initials, replace=True)
-        with tf.control_dependencies([] if written is None else [written]):
-            return _native.ops.sok_table_set_seed(
-                self.resource_handle, tf.reshape(tf.cast(state["seed"], tf.int64), [])
-            )
+    def check_state(self, state: dict[str, Any], part: str | None = None) -> table_state.State:
+        """What `set_state` refuses, it refuses here.
+
+        Args:
+            state: what `state()` gave.
+            part: whose part one is of that does not say so; None: this rank's.
+
+        Raises:
+            ValueError: it is damaged, or of another kind of table.
+        """
+        part = self.origin.part if part is None else part
+        return table_state.check(state, self.origin, self.name, self.planes(), part)
+
+    def set_state(self, state: dict[str, Any], part: str | None = None):
+        """Replaces what this rank keeps by what `state()` gave, perhaps in another process: its own part, or its
+        part of a whole table. Arguments and errors as for `check_state`."""
+        if not tf.executing_eagerly():
+            return self._set_state_in_graph(state)
+        checked = self.check_state(state, part)
+        keys, planes = tf.constant(checked.keys), checked.planes
+        if checked.is_whole and self.kept_here is not None:
+            positions, keys = self.kept_here(keys)
+            planes = {name: tf.gather(values, positions) for name, values in planes.items()}
+        # What does not fit must not leave its states behind.
+        _native.ops.sok_table_reserve(self.resource_handle, tf.size(keys, tf.int64))
+        self.write(keys, planes, checked.initials, replace=True)
+        return _native.ops.sok_table_set_seed(self.resource_handle, tf.constant(checked.seed, tf.int64))
+
+    def _set_state_in_graph(self, state: dict[str, tf.Tensor]):
+        with tf.control_dependencies(table_state.require(state, self.origin, self.name)):
+            seed = tf.reshape(state["seed"], [])
+            written = self.write(state["keys"], {"values": state["values"]}, {}, replace=True)
+        with tf.control_dependencies([written]):
+            return _native.ops.sok_table_set_seed(self.resource_handle, seed)
 
     # Files hold whole tables.
 
@@ -263,11 +287,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
 
     def load_state(self, state: dict[str, Any]):
         """Replaces the table by this rank's part of what `whole_state()` gave on one rank."""
-        if self.kept_here is not None:
-            positions, keys = self.kept_here(tf.convert_to_tensor(state["keys"], tf.int64))
-            parts = {name: tf.gather(state[name], positions) for name in ("values", "states")}
-            state = {**state, **parts, "keys": keys}
-        return self.set_state(state)
+        return self.set_state(state, part="")
 
     # TrackableResource
 
@@ -289,9 +309,15 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
 
     def _serialize_to_tensors(self):
-        # A checkpoint that is read asks for the names, by the method that gives what is written.
-        state = self.state() if _is_restoring() else self.whole_state()
-        return {f"-{name}": tensor for name, tensor in state.items()}
+        # A checkpoint that is read asks for names and types, by the method that gives what is written.
+        held = _being_restored()
+        if held is None:
+            return {f"-{name}": tensor for name, tensor in self.whole_state().items()}
+        return {
+            f"-{name}": tf.zeros([0], dtype)
+            for name, dtype in table_state.PARTS.items()
+            if f"-{name}" in held or name not in table_state.OPTIONAL
+        }
 
     def _restore_from_tensors(self, restored_tensors):
         return self.load_state({name[1:]: value for name, value in restored_tensors.items()})
@@ -299,7 +325,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
     def _copy_trackable_to_cpu(self, object_map):
         # An asynchronous checkpoint writes this copy while training goes on.
         if self not in object_map:
-            object_map[self] = TableValue(self.attributes, self.trainable, "/CPU:0")
+            object_map[self] = TableValue(self.attributes, self.trainable, "/CPU:0", self.origin)
         object_map[self].set_state(self.whole_state())
 
     def _export_to_saved_model_graph(self, object_map, tensor_map, options=None, **kwargs):

@@ -14,6 +14,7 @@ from tensorflow.core.function.trace_type import default_types
 from sok import checks, placement
 from sok.stages.route import kept_here
 from sok.table import TableAttributes, TableValue
+from sok.table_state import Origin
 
 
 class TableShape(tuple):
@@ -92,7 +93,10 @@ class TableVariable(backend.Variable):
         )
 
     def _initialize_with_initializer(self, initializer):
-        self._value = TableValue(self.attributes, self.trainable, self._table_device)
+        kind = "static" if self.is_static else "hash"
+        part = "" if self.placement.is_replicated else f"rank {self.placement.here} of {self.placement.ranks}"
+        origin = Origin(kind, self.key_dtype, self.dimension, self.total_rows, part)
+        self._value = TableValue(self.attributes, self.trainable, self._table_device, origin)
         if not self.placement.is_replicated:
             self._value.kept_here = functools.partial(kept_here, self)
 

@@ -57,22 +57,6 @@ def test_copies_of_models_and_configurations():
     assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
 
 
-def test_files_whose_ids_do_not_fit(tmp_path):
-    def model(key_type):
-        return keras.Sequential(
-            [keras.Input((1,), dtype="int64"), sok.layers.DistributedEmbedding(2, key_type=key_type, name="ids")]
-        )
-
-    wide = model("int64")
-    wide(tf.constant([[2**40], [-5]]), training=True)
-    wide.save_weights(tmp_path / "wide.weights.h5")
-    for key_type in ("int32", "uint32"):
-        narrow = model(key_type)
-        with pytest.raises(ValueError, match=f"key_type {key_type}, the file's table ids from -5 to 1099511627776"):
-            narrow.load_weights(tmp_path / "wide.weights.h5")
-        assert narrow.get_layer("ids").table.size == [0, 2]
-
-
 # Tapes and functions --------------------------------------------------------------------------------
 
 

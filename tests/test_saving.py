@@ -86,7 +86,7 @@ def test_files_of_another_model(tmp_path, data):
     )
     narrow(data[0], training=True)
     before = states_of(narrow)
-    with pytest.raises(ValueError, match=r"'embedding_table' has dimension 3, the file's table 5"):
+    with pytest.raises(ValueError, match=r"'embedding_table'.* of dimension 5, this one has dimension 3"):
         narrow.load_weights(tmp_path / "wide.weights.h5")
     plain = keras.Sequential([keras.Input((2,), dtype="int64"), keras.layers.Embedding(9, WIDTH, name="embedding")])
     plain.save_weights(tmp_path / "plain.weights.h5")
@@ -103,7 +103,7 @@ def test_files_of_another_model(tmp_path, data):
         for n in (4, 6)
     )
     large.save_weights(tmp_path / "large.weights.h5")
-    with pytest.raises(ValueError, match="'embedding_table' has 4 rows, the file's table 6"):
+    with pytest.raises(ValueError, match=r"'embedding_table'.* of 6 rows, this one has 4 rows"):
         small.load_weights(tmp_path / "large.weights.h5")
 
 

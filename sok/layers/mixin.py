@@ -5,8 +5,10 @@
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sok.layers import beside
+from sok.table_state import OPTIONAL, PARTS
 from sok.variables import TableVariable
 
 
@@ -69,7 +71,7 @@ class TableMixin:
             for part, value in table.table.whole_state().items():
                 value = np.asarray(value)
                 # Keras's store takes numbers only.
-                store[_entry(label, part)] = _to_bytes(value) if value.dtype == object else value
+                store[_entry(label, part)] = _to_bytes(value) if PARTS[part] == tf.string else value
 
     def load_own_variables(self, store):
         # All is read and checked before anything is written.
@@ -83,7 +85,6 @@ class TableMixin:
             table.table.load_state(state)
         for variable, value in others.values():
             variable.assign(value)
-
 
     def _is_beside(self, store: Any, label: str, table: TableVariable) -> bool:
         """Whether the file names a dump for this table."""
@@ -103,7 +104,6 @@ class TableMixin:
 
 
 _BESIDE, _NAME = "beside", "name_beside"
-_PARTS = ("keys", "values", "states", "state_names", "state_widths", "state_initials", "seed")
 
 
 def _entry(label: str, part: str) -> str:
@@ -126,23 +126,12 @@ def _get(store: Any, name: str, layer: str) -> Any:
 
 
 def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str, np.ndarray]:
-    state = {part: np.asarray(_get(store, _entry(label, part), layer)) for part in _PARTS}
-    rows, width = state["values"].shape
-    if width != table.dimension:
-        raise ValueError(
-            f"layer {layer!r}: the table {table.name!r} has dimension {table.dimension}, the file's table {width}"
-        )
-    if table.is_static and rows != table.total_rows:
-        raise ValueError(
-            f"layer {layer!r}: the static table {table.name!r} has {table.total_rows} rows, the "
-            f"file's table {rows}"
-        )
-    limits, keys = np.iinfo(table.key_dtype), state["keys"]
-    # Keys are 64 bits wide; those of the wide types differ in their reading only.
-    if limits.bits < 64 and keys.size and not limits.min <= keys.min() <= keys.max() <= limits.max:
-        raise ValueError(
-            f"layer {layer!r}: the table {table.name!r} has key_type {table.key_dtype}, the file's table ids "
-            f"from {keys.min()} to {keys.max()}"
-        )
-    state["state_names"] = _from_bytes(state["state_names"])
+    held = set(store.keys())
+    parts = [part for part in PARTS if part not in OPTIONAL or _entry(label, part) in held]
+    state = {part: np.asarray(_get(store, _entry(label, part), layer)) for part in parts}
+    try:
+        state.update({part: _from_bytes(state[part]) for part in parts if PARTS[part] == tf.string})
+        table.table.check_state(state, part="")
+    except ValueError as error:
+        raise ValueError(f"layer {layer!r}: {error}") from error
     return state

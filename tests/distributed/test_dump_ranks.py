@@ -388,5 +388,6 @@ def test_ranks_that_dump_different_things(ranks, tmp_path, case):
     ranks.run(train_and_dump, str(tmp_path), "sgd")
     before = reader.read_manifest(str(tmp_path))
     for text in ranks.run(dump_differently, str(tmp_path), case):
-        assert text.startswith("ValueError") and "the ranks do not dump the same tables" in text
+        assert text.startswith("ValueError")
+        assert "the ranks do not dump the same tables" in text
     assert reader.read_manifest(str(tmp_path)) == before
