@@ -12,7 +12,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 import sok
-from sok.checkpoint import files, shards, storage, writer
+from sok.checkpoint import files, manifest, shards, storage, writer
 
 SIZES = [0, 1, files.PAGE - 1, files.PAGE, files.PAGE + 1, 3 * files.PAGE + 5]
 
@@ -89,7 +89,7 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_the_safetensors_library_reads_what_is_written(count):
     rng = np.random.default_rng(count)
-    dtypes = [name for name in shards.DTYPES if name != "bfloat16"]
+    dtypes = [name for name in manifest.DTYPES if name != "bfloat16"]
     arrays = {name: rng.integers(0, 2, (count, 3)).astype(name) for name in dtypes}
     data = shards.encode(arrays, {name: name for name in dtypes})
     for found in (safetensors.numpy.load(bytes(data)), shards.decode(

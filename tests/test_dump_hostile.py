@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
+from signed_dumps import read, shard_of, write
 
 import sok
 from sok.checkpoint import manifest
@@ -21,21 +22,6 @@ def dump(tmp_path):
     sok.lookup_sparse(table, tf.range(50)[:, None])
     sok.dump(tmp_path / "d", [table, tf.Variable([1.0, 2.0], name="w")])
     return tmp_path / "d"
-
-
-def read(dump):
-    return json.loads((dump / "manifest.json").read_text())
-
-
-def write(dump, data, sign=True):
-    body = {name: value for name, value in data.items() if name != "checksum"}
-    check = manifest.checksum(manifest._canonical(body)) if sign else data["checksum"]
-    (dump / "manifest.json").write_text(json.dumps({**body, "checksum": check}))
-
-
-def shard_of(dump):
-    data = read(dump)
-    return dump / data["generation"] / data["tables"][0]["shards"][0]["file"]
 
 
 def replace_shard(dump, arrays, rows=None):
@@ -157,6 +143,15 @@ def test_manifests_that_are_none(dump, content, match):
         (["tables", 0, "shards", 0, "rows"], True, "'rows' is True"),
         (["tables", 0, "shards", 0, "bytes"], 2**61, "has 2305843009213693952 bytes for 50 rows"),
         (["tables", 0, "shards", 0, "bytes"], 10, "has 10 bytes for 50 rows"),
+        (["tables", 0, "shards", 0, "file"], "variables.safetensors", "names variables.safetensors twice"),
+        pytest.param(["tables", 0, "rows"], 10**4000, "'rows' is 1000", id="rows-of-4001-digits"),
+        (["tables", 0, "rows"], [50], r"'rows' is \[50\]"),
+        (["tables", 0, "name"], 5, "'name' is 5"),
+        (["tables", 0, "name"], ["t"], r"'name' is \['t'\]"),
+        (["tables", 0, "planes", 0, "initial"], float("nan"), "'initial' is nan, which is no finite float32"),
+        (["tables", 0, "planes", 0, "initial"], float("inf"), "'initial' is inf, which is no finite float32"),
+        pytest.param(["tables", 0, "planes", 0, "initial"], 10**400, "no finite float32", id="initial-of-401-digits"),
+        (["tables", 0, "planes", 0, "initial"], "0", "'initial' is '0'"),
         (["tables", 0, "rows"], 51, "has 51 rows, its shards 50"),
         (["tables", 0, "planes", 0, "width"], 2**40, "'width' is 1099511627776"),
         (["tables", 0, "planes", 0, "width"], 0, "'width' is 0"),
@@ -170,6 +165,15 @@ def test_manifests_that_are_none(dump, content, match):
         (["tables"], {}, "'tables' is {}"),
         (["variables", 0, "shape"], [2**39, 2**39], "its variables are larger than their file"),
         (["variables", 0, "shape"], [-2], "a variable has the shape"),
+        (["variables", 0, "shape"], [True, 2], "a variable has the shape"),
+        (["variables", 0, "shape"], [1] * 65, "a variable has the shape"),
+        (["variables", 0, "dtype"], "string", "'dtype' is 'string', not one of bool"),
+        (["variables_shard", "bytes"], 2**40, r"variables.safetensors has \d+ bytes for 1 variables of 8"),
+        (["ranks"], 0, "'ranks' is 0"),
+        (["values_only"], 1, "'values_only' is 1"),
+        (["written_by"], "me", "'written_by' is 'me'"),
+        (["step"], -1, "'step' is -1"),
+        (["step"], False, "'step' is False"),
         (["variables_shard"], None, "has variables, but no file of them"),
     ],
 )

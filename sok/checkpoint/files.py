@@ -7,10 +7,13 @@ that. Copying every byte into fresh pages of the cache costs more than all the r
 what others have there.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
 import queue
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,16 @@ import numpy as np
 # What direct transfers are multiples of, in memory and in the file.
 PAGE = 4096
 _DIRECT = getattr(os, "O_DIRECT", 0)
+# A pipe that nobody writes to would be waited for.
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+# What a name can stand for in place of a file.
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def aligned(size: int) -> memoryview:
@@ -67,14 +80,34 @@ def _make_plain(descriptor: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~_DIRECT)
 
 
+def _size(path: Path, found: os.stat_result) -> int:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise ValueError(f"{path} is {kind}, not a file: put the file of the dump back in its place")
+    return found.st_size
+
+
+def size(path: Path) -> int:
+    """How many bytes a file has.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is a folder, a pipe, or another thing that is not read like a file.
+    """
+    return _size(path, path.stat())
+
+
 def write(path: Path, data: bytes | memoryview) -> None:
     """Makes a file, and its folder; when this returns the bytes are on the disk.
 
     `data` goes past the page cache if it begins at a page.
+
+    Raises:
+        OSError: it cannot be written. A symbolic link of this name, which would lead elsewhere, is not followed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     view = memoryview(data).cast("B")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor, direct = _open(path, flags, len(view) >= PAGE and _is_aligned(view))
     try:
         while view:
@@ -102,9 +135,13 @@ def read(path: Path, buffer: memoryview, direct: bool) -> int:
 
     Returns:
         how many bytes the file has, or the buffer.
+
+    Raises:
+        ValueError: it is no file, but a folder or a pipe.
     """
-    descriptor, direct = _open(path, os.O_RDONLY | os.O_CLOEXEC, direct)
+    descriptor, direct = _open(path, _READ, direct)
     try:
+        _size(path, os.fstat(descriptor))
         have = 0
         while have < len(buffer):
             try:
@@ -121,6 +158,31 @@ def read(path: Path, buffer: memoryview, direct: bool) -> int:
         return have
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[tuple[int, int]]:
+    """A descriptor to read a file from, and how many bytes the file has.
+
+    Raises:
+        ValueError: it is no file, but a folder or a pipe.
+    """
+    descriptor = os.open(path, _READ)
+    try:
+        yield descriptor, _size(path, os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def read_at(descriptor: int, begin: int, size: int, buffer: memoryview | None = None) -> memoryview:
+    """Bytes of a file from `begin` on, in `buffer` or in memory of their own; fewer than `size` where it ends."""
+    buffer, have = np.empty(size, np.uint8).data if buffer is None else buffer[:size], 0
+    while have < size:
+        more = os.preadv(descriptor, [buffer[have:]], begin + have)
+        if not more:
+            break
+        have += more
+    return buffer[:have]
 
 
 def sync(path: Path) -> None:

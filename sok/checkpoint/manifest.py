@@ -13,29 +13,42 @@ A new dump in the same folder writes another generation; the manifest that names
 and only then are the old shards removed. So a folder holds a whole dump at every moment after the first.
 
 Nothing in a manifest is believed: names are plain file names, and every number must agree with the
-others and with the sizes of the files.
+others and with the sizes of the files. No shard is larger than `MOST_SHARD_BYTES` or eight rows, so that
+memory for some of them is all that reading a dump needs, whatever its files say.
 """
 
 import dataclasses
 import json
+import math
 import re
 from typing import Any
 
-import numpy as np
+import tensorflow as tf
 import xxhash
 
 FILE = "manifest.json"
 FORMAT, VERSION = "sok.dump", 1
-# Of a manifest: a thousand tables of a thousand shards need a tenth of it.
+# Of a manifest: a million shards need two thirds of it.
 MOST_BYTES = 1 << 28
-# What a safetensors file may add to its tensors: names, shapes and offsets.
-MOST_HEADER_BYTES = 1 << 20
+# What a safetensors file may add to its tensors: names, shapes and offsets. More for each variable.
+MOST_HEADER_BYTES, MOST_HEADER_BYTES_A_VARIABLE = 1 << 20, 1 << 10
+# Of a shard's rows, unless eight rows are larger.
+MOST_SHARD_BYTES, LEAST_SHARD_ROWS = 32 << 20, 8
+# Of anything that is counted; the step among it.
+MOST_COUNT = 2**62
+# Of a variable: numpy has no arrays of more.
+_MOST_AXES = 64
 
 _GENERATION = re.compile(r"data-[0-9a-f]{16}")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.safetensors")
 ROW_DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 KEY_DTYPES = {"int32": 4, "int64": 8, "uint32": 4, "uint64": 8}
 KINDS = ("hash", "static")
+# What a file of tensors can hold, and safetensors's names of it.
+DTYPES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
 
 
 def checksum(data: Any) -> str:
@@ -100,6 +113,10 @@ class Variable:
     dtype: str
     shape: tuple[int, ...]
 
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * tf.as_dtype(self.dtype).size
+
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
@@ -138,11 +155,18 @@ class _Reader:
             self.fail(f"{name!r} is {value!r:.80}")
         return value
 
-    def count(self, data: Any, name: str, least: int = 0, most: int = 2**62) -> int:
+    def count(self, data: Any, name: str, least: int = 0, most: int = MOST_COUNT) -> int:
         value = self.get(data, name, int)
         if not least <= value <= most:
-            self.fail(f"{name!r} is {value}, not in [{least}, {most}]")
+            self.fail(f"{name!r} is {value!r:.80}, not in [{least}, {most}]")
         return value
+
+    def first_value(self, data: Any, name: str) -> float:
+        """A number that a row can start with."""
+        value = self.get(data, name, (int, float))
+        if not abs(value) <= float(tf.float32.max):  # NaN is not either
+            self.fail(f"{name!r} is {value!r:.80}, which is no finite float32")
+        return float(value)
 
     def name(self, data: Any, name: str, pattern: re.Pattern) -> str:
         value = self.get(data, name, str)
@@ -170,7 +194,7 @@ class _Reader:
             self.get(data, "name", str),
             self.count(data, "width", 1, 2**24),
             self.one_of(data, "dtype", ROW_DTYPES),
-            float(self.get(data, "initial", (int, float))),
+            self.first_value(data, "initial"),
         )
         if (plane.name == "values") != (number == 0) or plane.name == "keys":
             self.fail(f"plane {number} has the name {plane.name!r:.80}")
@@ -202,20 +226,23 @@ class _Reader:
             inner.fail("names a state twice")
         if sum(shard.rows for shard in table.shards) != table.rows:
             inner.fail(f"has {table.rows} rows, its shards {sum(shard.rows for shard in table.shards)}")
+        most = max(MOST_SHARD_BYTES, LEAST_SHARD_ROWS * table.row_bytes)
         for shard in table.shards:
             least = shard.rows * table.row_bytes
             if not least <= shard.bytes <= least + MOST_HEADER_BYTES:
                 inner.fail(f"{shard.file} has {shard.bytes} bytes for {shard.rows} rows of {table.row_bytes}")
+            if least > most:
+                inner.fail(f"{shard.file} has rows of {least} bytes; a shard has at most {most}")
         return table
 
     def variable(self, data: Any) -> Variable:
         shape = self.get(data, "shape", list)
-        if not all(isinstance(size, int) and 0 <= size < 2**40 for size in shape):
+        if len(shape) > _MOST_AXES or not all(type(size) is int and 0 <= size < 2**40 for size in shape):
             self.fail(f"a variable has the shape {shape!r:.80}")
         return Variable(
             self.one_of(data, "group", ("variables", "optimizer")),
             self.get(data, "name", str),
-            self.get(data, "dtype", str),
+            self.one_of(data, "dtype", DTYPES),
             tuple(shape),
         )
 
@@ -231,15 +258,18 @@ def decode(text: bytes, where: str) -> Manifest:
     """
     reader = _Reader(where)
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_without_repetition)
+        # Of all, so that what is nested too deeply to be written again ends here.
+        canonical = _canonical(
+            {name: value for name, value in data.items() if name != "checksum"} if isinstance(data, dict) else {}
+        )
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: not a manifest of a dump: {error}") from error
+        raise ValueError(f"{where}: not a manifest of a dump: {error!s:.200}") from error
     if reader.get(data, "format", str) != FORMAT:
         reader.fail(f"format is {data['format']!r:.80}, not {FORMAT!r}")
     if reader.count(data, "version") != VERSION:
         reader.fail(f"version {data['version']} of the format; this library reads version {VERSION}")
-    body = {name: value for name, value in data.items() if name != "checksum"}
-    if reader.get(data, "checksum", str) != checksum(_canonical(body)):
+    if reader.get(data, "checksum", str) != checksum(canonical):
         reader.fail("its checksum does not fit: the file has changed since it was written")
     step = data.get("step")
     manifest = Manifest(
@@ -254,19 +284,41 @@ def decode(text: bytes, where: str) -> Manifest:
     )
     if len({table.name for table in manifest.tables}) != len(manifest.tables):
         reader.fail("names a table twice")
+    if len({(variable.group, variable.name) for variable in manifest.variables}) != len(manifest.variables):
+        reader.fail("names a variable twice")
     _check_files(reader, manifest)
-    if manifest.variables:
-        shard = manifest.variables_shard
-        if shard is None:
-            return reader.fail("has variables, but no file of them")
-        if sum(int(np.prod(v.shape, dtype=object)) for v in manifest.variables) > shard.bytes:
-            reader.fail("its variables are larger than their file")
+    _check_variables(reader, manifest)
     return manifest
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a name that it has twice would mean one thing here and another elsewhere."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"an object has {name!r:.80} twice")
+            seen.add(name)
+    return result
+
+
+def _check_variables(reader: _Reader, manifest: Manifest) -> None:
+    """The file of the variables is as large as they are."""
+    shard = manifest.variables_shard
+    if manifest.variables and shard is None:
+        reader.fail("has variables, but no file of them")
+    if shard is not None:
+        least, count = sum(variable.bytes for variable in manifest.variables), len(manifest.variables)
+        if least > shard.bytes:
+            reader.fail(f"its variables are larger than their file: {least} bytes, {shard.file} has {shard.bytes}")
+        if shard.bytes > least + MOST_HEADER_BYTES + count * MOST_HEADER_BYTES_A_VARIABLE:
+            reader.fail(f"{shard.file} has {shard.bytes} bytes for {count} variables of {least}")
 
 
 def _check_files(reader: _Reader, manifest: Manifest) -> None:
     """Every file once, written by a rank that there was: those of others would be read by nobody."""
-    seen = set()
+    seen = set() if manifest.variables_shard is None else {manifest.variables_shard.file}
     for table in manifest.tables:
         for shard in table.shards:
             if shard.rank >= manifest.ranks:

@@ -43,6 +43,10 @@ def save_model(model, filepath, *, progress=None) -> None:
     [0, 4]
     """
     path = _path(filepath)
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model must be a Keras model, got {model!r:.120}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: filepath must be the name of a file")
     tables = _tables_of(model)
     if not tables:
         raise ValueError(f"the model {model.name!r} has no tables: use model.save")
@@ -113,7 +117,9 @@ def _tables_of(model: keras.Model) -> dict[str, TableVariable]:
 
 
 def _path(filepath) -> Path:
-    path = Path(os.fspath(filepath))
+    if not isinstance(filepath, (str, os.PathLike)):
+        raise TypeError(f"filepath must be a string or a Path, got {filepath!r:.120}")
+    path = Path(filepath)
     if path.suffix != ".keras":
         raise ValueError(f"filepath must end with .keras, got {str(path)!r}")
     return path

@@ -4,7 +4,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +86,14 @@ class OpenedFiles:
         """The keys alone of a shard that has been checked, as the file has them."""
         return shards.read_keys(self._paths[shard.file], self.where(shard), table, shard)
 
-    def read_variables(self) -> dict[int, np.ndarray]:
-        """Ordinary variables, by their number in the manifest."""
-        shard = self._held.variables_shard
+    def read_variables(self, numbers: Iterable[int]) -> dict[int, np.ndarray]:
+        """Some of the ordinary variables, by their number in the manifest; their file is checked as a whole."""
+        shard, every = self._held.variables_shard, self._held.variables
         assert shard is not None
-        data = shards.read(self._paths[shard.file], self.where(shard), shard, files.aligned(shard.bytes), direct=False)
-        wanted = {str(i): (variable.dtype, variable.shape) for i, variable in enumerate(self._held.variables)}
-        return {int(name): array for name, array in shards.decode(data, self.where(shard), wanted).items()}
+        wanted = {str(i): (every[i].dtype, every[i].shape) for i in numbers}
+        least = sum(variable.bytes for variable in every)
+        arrays = shards.read_some(self._paths[shard.file], self.where(shard), shard, wanted, least, check=True)
+        return {int(name): array for name, array in arrays.items()}
 
     def _check_keys(self, table: manifest.Table, shard: manifest.Shard, keys: np.ndarray) -> None:
         ordered = np.sort(keys)

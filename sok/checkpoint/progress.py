@@ -13,9 +13,14 @@ class Progress:
     Args:
         label: beside the bar.
         show: None: if standard error is a terminal.
+
+    Raises:
+        TypeError: `show` is another thing.
     """
 
     def __init__(self, label: str, show: bool | None):
+        if show is not None and not isinstance(show, bool):
+            raise TypeError(f"progress must be True, False or None, got {show!r:.80}")
         self._label = label
         self._show = show if comm.rank() == 0 else False
         self._bar: Any = None

@@ -70,6 +70,7 @@ def load(
         `LoadResult`: the step, the rows of each table, and the states that started anew.
 
     Raises:
+        ValueError, TypeError: an argument is not what is listed.
         ValueError: the dump is damaged, or does not fit; the message names the file or the table.
         FileNotFoundError: there is no dump.
         OSError: it cannot be read.
@@ -85,12 +86,12 @@ def load(
     """
     if not tf.executing_eagerly():
         raise RuntimeError("sok.load reads files; call it outside of tf.function")
-    bar = Progress("load", progress)
+    with Agreement(comm.current()).step():
+        bar = Progress("load", progress)
+        job = _Load(open_storage(path, storage_options), load_vars, optimizer, strict, values_only, bar)
     try:
         with contextlib.ExitStack() as stack:
-            return _Load(open_storage(path, storage_options), load_vars, strict, values_only, bar).run(
-                optimizer, stack
-            )
+            return job.run(optimizer, stack)
     finally:
         bar.close()
 
@@ -130,11 +131,15 @@ def _read_manifest(storage: Storage) -> manifest.Manifest:
 
 
 class _Load:
-    def __init__(self, storage: Storage, load_vars: Any, strict: bool, values_only: bool, bar: Progress):
+    def __init__(
+        self, storage: Storage, load_vars: Any, optimizer: Any, strict: bool, values_only: bool, bar: Progress
+    ):
         self._storage = storage
-        self._strict, self._values_only = bool(strict), bool(values_only)
+        self._strict = variables.flag(strict, "strict")
+        self._values_only = variables.flag(values_only, "values_only")
         self._progress = bar
         self._tables, self._others = variables.named(load_vars, "load_vars")
+        variables.check_given({**self._tables, **self._others}, optimizer, "load_vars")
         self._all = list(self._tables.values()) + list(self._others.values())
         self._communicator = comm.current()
 
@@ -166,7 +171,7 @@ class _Load:
             needed = [shard for match in matches for shard in match.needed]
             self._files = OpenedFiles(self._storage, held, needed, bool(ordinary), stack)
             counts, keys = self._verify(matches, is_fresh)
-            values = self._files.read_variables() if ordinary else {}
+            values = self._files.read_variables(number for _, number in ordinary) if ordinary else {}
         with agreement.step():
             for match, known, later in zip(matches, keys, is_fresh):
                 if not later:

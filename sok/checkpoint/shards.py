@@ -9,36 +9,34 @@ the library reads these files.
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import xxhash
 
 from sok.checkpoint import files, manifest
 
 # Of a shard's rows. Small, since several are in memory at once while they travel.
 SHARD_BYTES = 8 << 20
-# Larger ones where a rank would have more files of a table than this, up to a limit.
+# Larger ones where a rank would have more files of a table than this, up to what a manifest allows.
 _MANY_FILES = 10_000
-MOST_SHARD_BYTES = 32 << 20
 # Rows of a shard come in multiples, so that TensorFlow takes the arrays of a file where they are: it wants
 # them to begin at multiples of 64 bytes. So does the header's length.
 _ALIGNMENT = 64
 
-# safetensors's names of types.
-_DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
-    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
-}  # fmt: skip
-# And by ours.
-DTYPES = {dtype: name for name, dtype in _DTYPES.items()}
+# By safetensors's names.
+_DTYPES = {name: dtype for dtype, name in manifest.DTYPES.items()}
 _LENGTH_BYTES = 8
+# Of a file whose checksum is compared without holding all of it: what stays in a processor's cache.
+_PIECE_BYTES = 1 << 20
 
 
 def rows_a_shard(row_bytes: int, rows: int) -> int:
-    size = min(max(SHARD_BYTES, rows * row_bytes // _MANY_FILES), MOST_SHARD_BYTES)
-    count = max(8, size // row_bytes)
+    size = min(max(SHARD_BYTES, rows * row_bytes // _MANY_FILES), manifest.MOST_SHARD_BYTES)
+    count = max(manifest.LEAST_SHARD_ROWS, size // row_bytes)
     return count if count < _ALIGNMENT else count // _ALIGNMENT * _ALIGNMENT
 
 
@@ -57,7 +55,7 @@ def encode(arrays: dict[str, np.ndarray], dtypes: dict[str, str], buffer: memory
     for name, array in arrays.items():
         dtype = dtypes[name]
         begin, end = end, end + array.size * numpy_dtype(dtype).itemsize
-        header[name] = {"dtype": DTYPES[dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": manifest.DTYPES[dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH_BYTES + len(text)) % _ALIGNMENT)
     first = _LENGTH_BYTES + len(text)
@@ -83,17 +81,63 @@ def read(path: Path, name: str, expected: manifest.Shard, buffer: memoryview, di
         ValueError: it is not the file that was written: its size or its checksum is another.
     """
     size = files.read(path, buffer, direct)
-    if size != expected.bytes or path.stat().st_size != size:
-        raise ValueError(f"{name} has not {expected.bytes} bytes, as the manifest says: it was cut or changed")
+    if size != expected.bytes or files.size(path) != size:
+        raise _cut(name, expected)
     if manifest.checksum(buffer[:size]) != expected.checksum:
-        raise ValueError(f"{name}: its checksum does not fit: the file has changed since it was written")
+        raise _changed(name)
     return buffer[:size]
 
 
+def _cut(name: str, expected: manifest.Shard) -> ValueError:
+    return ValueError(f"{name} has not {expected.bytes} bytes, as the manifest says: it was cut or changed")
+
+
+def _changed(name: str) -> ValueError:
+    return ValueError(f"{name}: its checksum does not fit: the file has changed since it was written")
+
+
+def read_some(
+    path: Path,
+    name: str,
+    expected: manifest.Shard,
+    wanted: dict[str, tuple[str, tuple[int, ...]]],
+    least: int,
+    check: bool,
+) -> dict[str, np.ndarray]:
+    """Some arrays of a file, in no more memory than theirs.
+
+    Args:
+        name: for messages.
+        wanted: as for `decode`.
+        least: bytes of all arrays of the file, as far as the manifest says.
+        check: compare the checksum, for which all of it is read.
+
+    Raises:
+        ValueError: as `read` and `decode`.
+    """
+
+    def take(begin: int, size: int, buffer: memoryview | None = None) -> memoryview:
+        data = files.read_at(descriptor, begin, size, buffer)
+        if len(data) < size:
+            raise _cut(name, expected)
+        return data
+
+    with files.opened(path) as (descriptor, size):
+        if size != expected.bytes:
+            raise _cut(name, expected)
+        if check:
+            checksum, buffer = xxhash.xxh3_64(), np.empty(min(size, _PIECE_BYTES), np.uint8).data
+            for begin in range(0, size, _PIECE_BYTES):
+                checksum.update(take(begin, min(_PIECE_BYTES, size - begin), buffer))
+            if checksum.hexdigest() != expected.checksum:
+                raise _changed(name)
+        return _arrays(take, size, size - least, name, wanted)
+
+
 def read_keys(path: Path, name: str, table: manifest.Table, shard: manifest.Shard) -> np.ndarray:
-    """The keys alone of a table's file, which has been checked: a view of its pages."""
-    data = np.memmap(path, np.uint8, "r").data
-    return decode(data, name, shard_tensors(table, shard.rows, ()))["keys"]
+    """The keys alone of a table's file, which has been checked."""
+    wanted = shard_tensors(table, shard.rows, ())
+    return read_some(path, name, shard, wanted, shard.rows * table.row_bytes, check=False)["keys"]
 
 
 def decode(data: memoryview, name: str, wanted: dict[str, tuple[str, tuple[int, ...]]]) -> dict[str, np.ndarray]:
@@ -105,30 +149,43 @@ def decode(data: memoryview, name: str, wanted: dict[str, tuple[str, tuple[int, 
     Raises:
         ValueError: the file is damaged, or an array is missing or another; the message names both.
     """
-    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
-    body = data[_LENGTH_BYTES + length :]
+    return _arrays(lambda begin, size: data[begin : begin + size], len(data), len(data), name, wanted)
+
+
+def _arrays(
+    take: Callable[[int, int], memoryview],
+    size: int,
+    most: int,
+    name: str,
+    wanted: dict[str, tuple[str, tuple[int, ...]]],
+) -> dict[str, np.ndarray]:
+    """Arrays of a file of `size` bytes, parts of which `take` gives; at most `most` are no arrays."""
+    length = int.from_bytes(take(0, min(size, _LENGTH_BYTES)), "little")
+    first = _LENGTH_BYTES + length
     try:
-        if _LENGTH_BYTES + length > len(data):
+        if first > most:
             raise ValueError(f"its header has {length} bytes")
-        header = json.loads(bytes(data[_LENGTH_BYTES : _LENGTH_BYTES + length]))
+        header = json.loads(bytes(take(_LENGTH_BYTES, length)))
         if not isinstance(header, dict):
             raise ValueError("its header is no object")
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name} is no file of tensors: {error}") from error
-    result = {}
+        raise ValueError(f"{name} is no file of tensors: {error!s:.200}") from error
+    body, result = size - first, {}
     for tensor, (dtype, shape) in wanted.items():
         if tensor not in header:
-            raise ValueError(f"{name} has no tensor {tensor!r}; it has {', '.join(sorted(header))}")
+            raise ValueError(f"{name} has no tensor {tensor!r}; it has {', '.join(sorted(header)):.200}")
         held_dtype, held_shape, begin, end = _entry(header[tensor], name, tensor)
         if (held_dtype, held_shape) != (dtype, list(shape)):
-            raise ValueError(f"{name}: the tensor {tensor!r} is {held_dtype} {held_shape}, not {dtype} {list(shape)}")
-        size = math.prod(shape) * numpy_dtype(dtype).itemsize
-        if not 0 <= begin <= end <= len(body) or end - begin != size:
             raise ValueError(
-                f"{name} is no file of tensors: {tensor!r} lies at {begin} to {end} of {len(body)} bytes, and needs "
-                f"{size}"
+                f"{name}: the tensor {tensor!r} is {held_dtype} {held_shape!r:.80}, not {dtype} {list(shape)}"
             )
-        result[tensor] = np.frombuffer(body[begin:end], numpy_dtype(dtype)).reshape(shape)
+        needed = math.prod(shape) * numpy_dtype(dtype).itemsize
+        if not 0 <= begin <= end <= body or end - begin != needed:
+            raise ValueError(
+                f"{name} is no file of tensors: {tensor!r} lies at {begin} to {end!r:.80} of {body} bytes, and needs "
+                f"{needed}"
+            )
+        result[tensor] = np.frombuffer(take(first + begin, needed), numpy_dtype(dtype)).reshape(shape)
     return result
 
 

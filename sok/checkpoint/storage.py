@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from sok.checkpoint import files
+from sok.checkpoint import files, locks
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -20,6 +20,16 @@ class Storage(Protocol):
     """Files under one place. Names are relative, with "/" between folder and file."""
 
     place: str
+    # As it was given: equal on all ranks, where `place` may differ by each one's working directory.
+    given: str
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps other processes from dumping here meanwhile, where that can be done.
+
+        Raises:
+            OSError: one is doing it; or there can be no folder here.
+        """
+        ...
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Makes a file; when this returns its bytes are there to stay, its name after `sync`."""
@@ -52,7 +62,9 @@ class Storage(Protocol):
         """Raises ValueError unless the file is there, with this many bytes."""
         ...
 
-    def remove(self, folder: str) -> None: ...
+    def remove(self, folder: str) -> None:
+        """Removes a folder, unless somebody reads it, as far as that can be known."""
+        ...
 
     @contextlib.contextmanager
     def local(self, names: dict[str, int]) -> Iterator[dict[str, Path]]:
@@ -69,7 +81,9 @@ def wrong_size(place: str, name: str, found: int, wanted: int) -> ValueError:
 
 
 def _missing(place: str, name: str) -> ValueError:
-    return ValueError(f"{place}: {name} is missing")
+    return ValueError(
+        f"{place}: {name} is missing: it was removed, or a newer dump has just taken this one's place; then load again"
+    )
 
 
 class LocalStorage:
@@ -78,9 +92,23 @@ class LocalStorage:
     def __init__(self, path: str):
         # One name, however it was spelled: dumps to one place wait for each other.
         self.place = os.path.realpath(path)
+        self.given = os.path.normpath(path)
         self._root = Path(self.place)
         if self._root.exists() and not self._root.is_dir():
             raise NotADirectoryError(f"{path} is a file; a dump is a folder")
+
+    @contextlib.contextmanager
+    def alone(self):
+        self._root.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locks.held(self._root))
+            except BlockingIOError:
+                raise BlockingIOError(
+                    f"{self.place}: another process is writing a dump there. Wait for it, or give each a folder of its "
+                    "own; the ranks of one job must call sok.init() first"
+                ) from None
+            yield
 
     def write(self, name, data):
         files.write(self._root / name, data)
@@ -92,6 +120,7 @@ class LocalStorage:
     def replace(self, name, data):
         path = self._root / name
         new = path.with_name(f".{path.name}.new")
+        new.unlink(missing_ok=True)  # whatever it is: a pipe would be waited for
         files.write(new, data)
         # The names of what the new file speaks of must be on the disk before it is.
         files.sync(path.parent)
@@ -101,12 +130,17 @@ class LocalStorage:
     def read(self, name, most):
         path = self._root / name
         try:
-            size = path.stat().st_size
+            size = files.size(path)
         except (FileNotFoundError, NotADirectoryError):
+            if path.is_symlink():
+                raise ValueError(
+                    f"{path} is a symbolic link that leads nowhere: put the file of the dump back in its place"
+                ) from None
             return None
         if size > most:
             raise ValueError(f"{path} has {size} bytes, at most {most} are read")
-        return path.read_bytes()
+        with files.opened(path) as (descriptor, size):
+            return bytes(files.read_at(descriptor, 0, min(size, most)))
 
     def files(self, folder):
         try:
@@ -118,21 +152,28 @@ class LocalStorage:
         return [entry.name for entry in self._root.iterdir() if entry.is_dir()] if self._root.is_dir() else []
 
     def remove(self, folder):
-        shutil.rmtree(self._root / folder, ignore_errors=True)
+        with contextlib.suppress(OSError), locks.held(self._root / folder):
+            shutil.rmtree(self._root / folder, ignore_errors=True)
 
     def check(self, name, size):
         try:
-            found = (self._root / name).stat().st_size
-        except FileNotFoundError:
+            found = files.size(self._root / name)
+        except (FileNotFoundError, NotADirectoryError):
             raise _missing(self.place, name) from None
         if found != size:
             raise wrong_size(self.place, name, found, size)
 
     @contextlib.contextmanager
     def local(self, names):
-        for name, size in names.items():
-            self.check(name, size)
-        yield {name: self._root / name for name in names}
+        with contextlib.ExitStack() as stack:
+            # Until they have been read a dump that takes this one's place leaves them.
+            for folder in {name.rpartition("/")[0] for name in names}:
+                # If that cannot be, it is being removed or gone, and so are its files.
+                with contextlib.suppress(OSError):
+                    stack.enter_context(locks.held(self._root / folder, shared=True))
+            for name, size in names.items():
+                self.check(name, size)
+            yield {name: self._root / name for name in names}
 
 
 # Where an object appears as a whole, and nobody makes folders.
@@ -153,7 +194,7 @@ class FsspecStorage:
     def __init__(self, url: str, options: dict[str, Any] | None):
         import fsspec  # not everybody needs it
 
-        self.place = url.rstrip("/")
+        self.place = self.given = url.rstrip("/")
         # Listings that were cached would hide what other ranks write.
         options = {"use_listings_cache": False, "skip_instance_cache": True, **(options or {})}
         try:
@@ -165,6 +206,9 @@ class FsspecStorage:
         names = {protocol} if isinstance(protocol, str) else set(protocol)
         self._has_folders = names.isdisjoint(_OBJECT_STORES)
         self._renames = not names.isdisjoint(_RENAMING)
+
+    def alone(self):
+        return contextlib.nullcontext()
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -263,12 +307,21 @@ def open_storage(path: Any, options: dict[str, Any] | None = None) -> Storage:
         options: for fsspec, as `fsspec.filesystem` takes them.
 
     Raises:
-        ValueError: no library for such a URL is installed.
+        TypeError: the path is neither a string nor a Path, or the options are no dict.
+        ValueError: it is no name; or no library for such a URL is installed.
         NotADirectoryError: the path is a file.
     """
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text:
-        raise ValueError(f"path must be a folder or a URL, got {path!r}")
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"path must be a folder or a URL, as a string or a Path, got {path!r:.120}")
+    try:
+        is_name = text != "" and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise ValueError(f"path must be the name of a folder or a URL, got {path!r:.120}")
+    if options is not None and not (isinstance(options, dict) and all(isinstance(name, str) for name in options)):
+        raise TypeError(f"storage_options must be a dict for fsspec, or None, got {options!r:.120}")
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     return FsspecStorage(text, options) if _URL.match(text) else LocalStorage(text)

@@ -8,18 +8,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sok.checkpoint import manifest, shards
+from sok.checkpoint import manifest
 from sok.table_variable import TableVariable
 
 
-def _name_of(variable: Any) -> str:
+def _name_of(variable: Any, argument: str) -> str:
     if isinstance(variable, TableVariable):
         return variable.name
     if isinstance(variable, keras.Variable):
         return variable.path
     if isinstance(variable, tf.Variable):
         return variable.name.removesuffix(":0")
-    raise TypeError(f"expected tables and variables, got {type(variable).__name__}: {variable!r:.120}")
+    raise TypeError(f"{argument}: expected tables and variables, got {type(variable).__name__}: {variable!r:.120}")
 
 
 def named(variables: Any, argument: str) -> tuple[dict[str, TableVariable], dict[str, Any]]:
@@ -35,13 +35,16 @@ def named(variables: Any, argument: str) -> tuple[dict[str, TableVariable], dict
     """
     if isinstance(variables, dict):
         pairs = list(variables.items())
+        for name, _ in pairs:
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"{argument} is a dict from names to variables: the name {name!r:.80} must be a string")
     else:
         several = isinstance(variables, (list, tuple))
-        pairs = [(_name_of(variable), variable) for variable in (variables if several else [variables])]
+        pairs = [(_name_of(variable, argument), variable) for variable in (variables if several else [variables])]
     tables: dict[str, TableVariable] = {}
     others: dict[str, Any] = {}
     for name, variable in pairs:
-        _name_of(variable)
+        _name_of(variable, argument)
         group: dict[str, Any] = tables if isinstance(variable, TableVariable) else others
         if group.get(name, variable) is not variable:
             raise ValueError(
@@ -50,6 +53,34 @@ def named(variables: Any, argument: str) -> tuple[dict[str, TableVariable], dict
             )
         group[name] = variable
     return tables, others
+
+
+def flag(value: Any, argument: str) -> bool:
+    """An argument that is True or False.
+
+    Raises:
+        TypeError: it is neither: "False" would be true.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{argument} must be True or False, got {value!r:.80}")
+    return bool(value)
+
+
+def check_given(variables: Any, optimizer: Any, argument: str) -> None:
+    """Refuses a call that has nothing to do, and what is no optimizer.
+
+    Args:
+        variables: all that `named` has found.
+
+    Raises:
+        TypeError: `optimizer` has no step or no variables.
+        ValueError: there are neither variables nor an optimizer.
+    """
+    if optimizer is None:
+        if not variables:
+            raise ValueError(f"{argument} is empty: pass at least one table or variable")
+    elif isinstance(optimizer, type) or not (hasattr(optimizer, "variables") and hasattr(optimizer, "iterations")):
+        raise TypeError(f"optimizer must be a sok.OptimizerWrapper or another optimizer, got {optimizer!r:.120}")
 
 
 def of_optimizer(optimizer: Any) -> list[Any]:
@@ -90,7 +121,7 @@ def describe(group: str, variables: dict[str, Any]) -> list[tuple[manifest.Varia
     result = []
     for name, variable in variables.items():
         value = value_of(variable)
-        if value.dtype.name not in shards.DTYPES:
+        if value.dtype.name not in manifest.DTYPES:
             raise TypeError(f"the variable {name!r} holds {variable.dtype}, which a dump cannot hold")
         result.append((manifest.Variable(group, name, value.dtype.name, value.shape), value))
     return result

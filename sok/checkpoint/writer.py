@@ -50,12 +50,14 @@ def dump(
 
     Every rank must call it, and writes what it keeps. A dump that is in the folder already stays readable
     until the new one is complete, whatever happens in between; then it is removed. A second dump to the same
-    place waits for the first.
+    place waits for the first; one of another process is refused where folders have locks (URLs have none: let no
+    two jobs dump to one).
 
     Args:
-        path: the folder, one that all ranks see, or a URL that fsspec opens ("s3://bucket/name"). In folders,
-            object stores and over SFTP the new dump takes the old one's place in one step. Other file systems
-            write the new manifest over the old one; a crash in that moment can leave half of it, which is refused.
+        path: the folder, one that all ranks see and name alike, or a URL that fsspec opens ("s3://bucket/name").
+            In folders, object stores and over SFTP the new dump takes the old one's place in one step. Other file
+            systems write the new manifest over the old one; a crash in that moment can leave half of it, which is
+            refused.
         dump_vars: tables, a list of them, or a dict from names. Ordinary variables may be among them; rank 0
             writes these.
         optimizer: its step and its variables are written too; it is built if it has not been. (The states of table
@@ -84,9 +86,7 @@ def dump(
     """
     if not tf.executing_eagerly():
         raise RuntimeError("sok.dump writes files; call it outside of tf.function")
-    job = _Dump(
-        path, storage_options, dump_vars, optimizer, bool(blocking), bool(values_only), step, progress
-    )
+    job = _Dump(path, storage_options, dump_vars, optimizer, blocking, values_only, step, progress)
     return job.run() if blocking else DumpHandle(job.run, f"sok.dump {job.storage.place}")
 
 
@@ -121,28 +121,41 @@ class _Dump:
         self._rank, self._ranks = communicator.rank, communicator.size
         agreement = Agreement(communicator)
         with agreement.step(RuntimeError):
+            # Before the first byte is written, all that the caller can have got wrong.
             self.storage = open_storage(path, storage_options)
+            blocking = variables.flag(blocking, "blocking")
+            self._values_only = variables.flag(values_only, "values_only")
+            self._progress = Progress("dump", progress)
             tables, others = variables.named(dump_vars, "dump_vars")
+            variables.check_given({**tables, **others}, optimizer, "dump_vars")
             if optimizer is not None:
                 variables.build(optimizer, [*tables.values(), *others.values()])
                 step = variables.step_of(optimizer) if step is None else step
-            self._step, self._values_only = _checked_step(step), values_only
+            self._step = _checked_step(step)
             self._variables = variables.describe("variables", others)
             if optimizer is not None:
                 numbered = {str(i): variable for i, variable in enumerate(variables.of_optimizer(optimizer))}
                 self._variables += variables.describe("optimizer", numbered)
+        agreement.same(
+            repr(self.storage.given),
+            "the ranks dump to different places: a dump needs one folder that all ranks see, under one name",
+        )
         # Ranks put their shards of a table together by its place among the tables.
         agreement.same(
-            json.dumps([values_only, {name: _kind_of(table) for name, table in tables.items()}]),
+            json.dumps([self._values_only, {name: _kind_of(table) for name, table in tables.items()}]),
             f"{self.storage.place}: the ranks do not dump the same tables in the same order with the same values_only",
         )
-        self._progress = Progress("dump", progress)
-        _locks[self.storage.place].acquire()
+        # What is in the way of others as long as this dump takes.
+        self._alone = contextlib.ExitStack()
         try:
+            self._alone.enter_context(_locks[self.storage.place])
+            with agreement.step(OSError):
+                if self._rank == 0:
+                    self._alone.enter_context(self.storage.alone())
             self._generation = self._new_generation(communicator, agreement)
             with agreement.step(RuntimeError):
                 self._tables = {
-                    name: TableSnapshot(table, values_only, beside_training=not blocking)
+                    name: TableSnapshot(table, self._values_only, beside_training=not blocking)
                     for name, table in tables.items()
                 }
             self._largest = max((t.rows_a_shard * t.row_bytes for t in self._tables.values()), default=0)
@@ -150,8 +163,10 @@ class _Dump:
             # Threads of now, and not concurrent.futures: once the interpreter ends, which waits for a dump in the
             # background, it starts none, and they take no work.
             self._pool = multiprocessing.pool.ThreadPool(self._writers)
+            # Where this is false the shards are of no use to anybody.
+            self._may_be_in_place = False
         except BaseException:
-            _locks[self.storage.place].release()
+            self._alone.close()
             raise
 
     def _new_generation(self, communicator: comm.Communicator, agreement: Agreement) -> str:
@@ -191,17 +206,23 @@ class _Dump:
         try:
             return self._run()
         except BaseException as error:
-            if self._ranks > 1:
-                # Where this cannot be written either, the first error is the one to hear of.
-                with contextlib.suppress(Exception):
+            # Where this cannot be done either, the first error is the one to hear of.
+            with contextlib.suppress(Exception):
+                if self._ranks > 1:
                     parts.leave_error(self.storage, self._generation, self._rank, error)
+                elif not self._may_be_in_place:
+                    self._end_of_writers()
+                    self.storage.remove(self._generation)
             raise
         finally:
-            self._pool.close()
-            self._pool.join()
+            self._end_of_writers()
             self._tables.clear()
             self._progress.close()
-            _locks[self.storage.place].release()
+            self._alone.close()
+
+    def _end_of_writers(self) -> None:
+        self._pool.close()
+        self._pool.join()
 
     def _run(self) -> DumpResult:
         rows = [table.rows for table in self._tables.values()]
@@ -249,6 +270,11 @@ class _Dump:
 
     def _check(self, text: bytes) -> None:
         """Before the dump that is there goes: this one can be read, and nobody has removed its shards."""
+        if len(text) > manifest.MOST_BYTES:
+            raise ValueError(
+                f"{self.storage.place}/{manifest.FILE} would have {len(text)} bytes, at most {manifest.MOST_BYTES} are "
+                "read: dump fewer tables at once"
+            )
         decoded = manifest.decode(text, f"{self.storage.place}/{manifest.FILE}")
         wanted = [shard for table in decoded.tables for shard in table.shards]
         if decoded.variables_shard is not None:
@@ -282,6 +308,7 @@ class _Dump:
             variables_shard=shard,
         ).encode()
         self._check(text)
+        self._may_be_in_place = True
         self.storage.replace(manifest.FILE, text)
         if self._ranks > 1:
             parts.leave_success(self.storage, self._generation)
@@ -291,8 +318,10 @@ class _Dump:
 def _checked_step(step: Any) -> int | None:
     if step is None:
         return None
-    if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
-        raise ValueError(f"step must be an integer from 0 on, or None, got {step!r}")
+    if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
+        raise TypeError(f"step must be an integer from 0 on, or None, got {step!r:.80}")
+    if not 0 <= step <= manifest.MOST_COUNT:
+        raise ValueError(f"step must be an integer from 0 on, at most {manifest.MOST_COUNT}, got {step!r:.80}")
     return int(step)
 
 

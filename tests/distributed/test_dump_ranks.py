@@ -3,7 +3,9 @@
 """Dumps of N ranks on M ranks: the same rows, states and step, and the same training afterwards."""
 
 import json
+import os
 import time
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -352,22 +354,28 @@ def test_ranks_that_see_different_dumps(ranks, tmp_path):
 
 
 def dump_elsewhere(folder):
-    """Each rank names a folder of its own, as on machines without a common disk."""
+    """Each rank has a folder of its own of one name, as on machines without a common disk."""
     trainer = Trainer("sgd")
     trainer.step(0)
+    here = Path.cwd()
+    own = Path(folder, str(sok.rank()))
+    own.mkdir()
+    os.chdir(own)
     parts.timeout_seconds, before = (lambda: 2.0), parts.timeout_seconds
     try:
-        sok.dump(f"{folder}/{sok.rank()}", trainer.variables)
+        sok.dump("dump", trainer.variables)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:
         parts.timeout_seconds = before
+        os.chdir(here)
     return ""
 
 
 def test_folders_that_are_not_one(ranks, tmp_path):
     for text in ranks.run(dump_elsewhere, str(tmp_path)):
         assert "a dump needs one folder that all ranks see" in text
+        assert "its folder of this name is another one" in text
 
 
 def dump_differently(folder, case):
