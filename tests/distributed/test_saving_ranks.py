@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and ranks: what one rank has saved loads on several; a part of a table is not saved as a whole."""
 
+import pickle
+from pathlib import Path
+
 import keras
 import numpy as np
 import tensorflow as tf
+from model import export_all
 
 import sok
 
@@ -70,3 +74,50 @@ def test_one_rank_saves_and_several_load(ranks, tmp_path):
         for text in errors:
             assert "is in parts on several ranks" in text
             assert "Call sok.dump(path, variables, optimizer) on every rank" in text
+
+
+def make_tables():
+    return {
+        "hash": sok.DynamicVariable(2, name="hash", seed=3),
+        "static": sok.Variable(shape=(12, 2), name="static", seed=4),
+    }
+
+
+def assign_parts(folder):
+    """What `assign` says to another rank's part, and this rank's rows after a whole table was assigned."""
+    communicator = sok.init()
+    rank, size = communicator.rank, communicator.size
+    tables = make_tables()
+    for name, table in tables.items():
+        sok.lookup_sparse(table, tf.range(12), training=True)
+        table.assign(table.numpy())
+        Path(f"{folder}/{name}-{rank}").write_bytes(pickle.dumps(table.numpy()))
+    communicator.barrier()
+    texts, rows = [], []
+    for name, table in tables.items():
+        before = export_all([table])
+        try:
+            table.assign(pickle.loads(Path(f"{folder}/{name}-{(rank + 1) % size}").read_bytes()))
+        except ValueError as error:
+            texts.append(str(error))
+        np.testing.assert_equal(export_all([table]), before)
+        table.assign(pickle.loads(Path(f"{folder}/{name}").read_bytes()))
+        rows += export_all([table])
+    return rank, texts, rows
+
+
+def test_parts_of_other_ranks_are_refused_and_whole_tables_are_divided(ranks, tmp_path):
+    whole = make_tables()
+    for name, table in whole.items():
+        sok.assign(table, tf.range(12), np.arange(24).reshape(12, 2))
+        (tmp_path / name).write_bytes(pickle.dumps(table.numpy()))
+    results = ranks.run(assign_parts, str(tmp_path))
+    for rank, texts, _ in results:
+        there, here = f"rank {(rank + 1) % ranks.size} of {ranks.size}", f"rank {rank} of {ranks.size}"
+        assert len(texts) == 2, texts
+        for text in texts:
+            assert f"are the rows that {there} kept, this is the table of {here}. To move rows" in text
+    for number, table in enumerate(whole.values()):
+        parts = [rows[number] for _, _, rows in results]
+        assert sum(map(len, parts)) == 12
+        np.testing.assert_equal({id_: row for part in parts for id_, row in part.items()}, export_all([table])[0])
