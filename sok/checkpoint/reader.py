@@ -33,7 +33,7 @@ class LoadResult:
     """What a dump held.
 
     step: the number it was given, or None. rows: of each table, on all ranks. fresh_states: by table, states
-    that it did not hold and that have started anew.
+    that it did not hold, or that were not asked for, and that start anew; (): those of whatever optimizer comes.
 
     >>> import tempfile
     >>> folder, table = tempfile.mkdtemp(), sok.Variable([[1.0], [2.0]], name="items")
@@ -199,10 +199,15 @@ class _Load:
                 _native.ops.sok_table_set_seed(match.variable.table.handle, tf.constant(match.table.seed, tf.int64))
             for variable, number in ordinary:
                 variable.assign(values[number])
-        anew = {match.table.name: match.fresh for match in matches if match.fresh}
+        anew = _fresh_states(held, matches)
         for name, states in anew.items():
+            which = f"the states {', '.join(states)}" if states else "states of an optimizer"
+            warnings.warn(f"table {name!r}: loaded without {which}, which start anew", stacklevel=3)
+        if optimizer is not None and not self._values_only and all(v.group != "optimizer" for v in held.variables):
             warnings.warn(
-                f"table {name!r}: loaded without the states {', '.join(states)}, which start anew", stacklevel=3
+                f"{self._storage.place} was written without an optimizer: the step and the variables of the one given "
+                "stay as they are",
+                stacklevel=3,
             )
         return LoadResult(held.step, {match.table.name: match.table.rows for match in matches}, anew)
 
@@ -321,6 +326,17 @@ class _Load:
         if not match.variable.is_static and table.row_count() != count:
             self._check_distinct(match, {})
             raise ValueError(f"{self._storage.place}: table {match.table.name!r} does not have the rows of its files")
+
+
+def _fresh_states(held: manifest.Manifest, matches: list[Match]) -> dict[str, tuple[str, ...]]:
+    """As in `LoadResult`."""
+    anew = {}
+    for match in matches:
+        read = {plane.name for plane in match.planes}
+        states = dict.fromkeys([*match.fresh, *(state for state in match.table.states if state not in read)])
+        if states or (held.values_only and match.table.rows):
+            anew[match.table.name] = tuple(states)
+    return anew
 
 
 def _as_float32(values: Any) -> Any:
