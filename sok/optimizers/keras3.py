@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrappers that are Keras 3 optimizers."""
 
+import dataclasses
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sok.lookup import filter_variables
+from sok.optimizers import before_build
 from sok.optimizers.clipping import map_values
 from sok.optimizers.wrapper import SCALE_LINE, OptimizerWrapper
 
 
 class _Keras3Base(OptimizerWrapper):
     """What the wrappers with and without a loss scale share."""
+
+    _saved: "_Saved | None" = None
 
     @classmethod
     def _resolve(cls, optimizer):
@@ -36,6 +41,10 @@ class _Keras3Base(OptimizerWrapper):
         self.inner_optimizer.build(dense)
         self._known = _Known(list(variables))
         self.built = True
+        if self._saved is not None:
+            before_build.assign(self._own_variables, self._saved.own)
+            self._saved.inner.finish()
+            self._saved = None
 
     def apply_gradients(self, grads_and_vars):
         gradients, variables = zip(*grads_and_vars)
@@ -80,12 +89,16 @@ class _Keras3Base(OptimizerWrapper):
     # Keras walks the attributes, and saves the optimizers inside of this one by itself.
 
     def save_own_variables(self, store):
-        for number, variable in enumerate(self._own_variables):
-            store[str(number)] = variable.numpy()
+        arrays = [v.numpy() for v in self._own_variables] if self._saved is None else self._saved.own
+        before_build.write(arrays, store)
 
     def load_own_variables(self, store):
-        for number, variable in enumerate(self._own_variables):
-            variable.assign(store[str(number)])
+        arrays = before_build.read(store) or []
+        if self.built:
+            before_build.assign(self._own_variables, arrays)
+        else:
+            # Those of the optimizer inside Keras loads next.
+            self._saved = _Saved(arrays, before_build.Waiting(self.inner_optimizer))
 
     def get_config(self):
         return self._config(keras.saving.serialize_keras_object)
@@ -115,6 +128,14 @@ class _Keras3Base(OptimizerWrapper):
                 "a loss scale goes inside of sok.OptimizerWrapper, where it sees the gradients of tables "
                 f"on all ranks. Write: {SCALE_LINE}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Saved:
+    """What was loaded before the optimizer was built: its own variables, and who keeps those of the one inside."""
+
+    own: list[np.ndarray]
+    inner: before_build.Waiting
 
 
 class _Known:
