@@ -102,14 +102,13 @@ def check(state: dict[str, Any], table: Origin, name: str, known: dict[str, tupl
     if missing:
         raise _damaged(name, f"it has no {', '.join(map(repr, missing))}")
     state = {each: value if hasattr(value, "dtype") else np.asarray(value) for each, value in state.items()}
-    origin = None
     if "origin" in state:
         origin = Origin.decode(np.asarray(state["origin"]).ravel().tolist(), name)
         _check_origin(origin, table, name)
         part = origin.part
     keys, (rows, dimension) = _keys(state["keys"], name), _shape(state["values"], "values", 2, name)
     _check_numbers(state["values"], "values", name)
-    if dimension != table.dimension or (origin is not None and origin.dimension != dimension):
+    if dimension != table.dimension:
         raise _other(name, f"of dimension {dimension}", f"has dimension {table.dimension}", f"dimension={dimension}")
     if rows != len(keys):
         raise _damaged(name, f"it has {len(keys)} keys, but values of {rows} rows")

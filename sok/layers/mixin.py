@@ -75,12 +75,16 @@ class TableMixin:
 
     def load_own_variables(self, store):
         # All is read and checked before anything is written.
+        self._check_nothing_is_left(store)
         tables = {
             label: (table, _read(store, label, table, self.name))
             for label, table in self._labelled_tables().items()
             if not self._is_beside(store, label, table)
         }
-        others = {name: (variable, _get(store, name, self.name)) for name, variable in self._other_variables().items()}
+        others = {
+            name: (variable, _read_variable(store, name, variable, self.name))
+            for name, variable in self._other_variables().items()
+        }
         for table, state in tables.values():
             table.table.load_state(state)
         for variable, value in others.values():
@@ -97,10 +101,24 @@ class TableMixin:
                 f"layer {self.name!r}: the file does not hold its table {table.name!r}, which lies beside it: load the "
                 "model with sok.load_model(filepath)"
             )
-        elsewhere.token = int(np.asarray(store[entry])[0])
-        (name,) = _from_bytes(np.asarray(store[_entry(label, _NAME)]))
-        elsewhere.tables[name.decode()] = table
+        tokens, names = np.asarray(store[entry]), np.asarray(_get(store, _entry(label, _NAME), self.name))
+        if tokens.shape != (1,) or tokens.dtype.kind not in "iu" or names.dtype != np.uint8:
+            raise ValueError(f"layer {self.name!r}: the file is damaged: it does not say where {table.name!r} lies")
+        elsewhere.token = int(tokens[0])
+        elsewhere.tables[names.tobytes().decode(errors="replace")] = table
         return True
+
+    def _check_nothing_is_left(self, store: Any) -> None:
+        """Refuses the file of a layer with more tables or variables, which would be lost in silence."""
+        parts = (*PARTS, _BESIDE, _NAME)
+        known = {_entry(label, part) for label in self._labelled_tables() for part in parts}
+        extra = sorted(set(store.keys()) - known - set(self._other_variables()))
+        if extra:
+            tables = [table.name for table in self._labelled_tables().values()]
+            raise ValueError(
+                f"layer {self.name!r}: the file also holds {extra}, which this layer has not. It has the tables "
+                f"{tables} and {len(self._other_variables())} other variables. Construct it as the one that was saved"
+            )
 
 
 _BESIDE, _NAME = "beside", "name_beside"
@@ -123,6 +141,16 @@ def _get(store: Any, name: str, layer: str) -> Any:
     if name not in set(store.keys()):
         raise ValueError(f"layer {layer!r}: the file holds no {name!r}; it holds {sorted(store.keys())}")
     return store[name]
+
+
+def _read_variable(store: Any, name: str, variable: Any, layer: str) -> Any:
+    value = _get(store, name, layer)
+    if tuple(value.shape) != tuple(variable.shape):
+        raise ValueError(
+            f"layer {layer!r}: the variable {variable.path!r} has the shape {list(variable.shape)}, in the file "
+            f"{list(value.shape)}"
+        )
+    return value
 
 
 def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str, np.ndarray]:
