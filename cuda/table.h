@@ -55,7 +55,10 @@ class Table {
   }
   Status stats(Context& context, std::vector<std::pair<std::string, std::int64_t>>* stats);
 
+  // Adds planes that are not there yet, filled with their initial value: all, or none.
   Status attach_planes(Context& context, const std::vector<PlaneSpec>& specs);
+  // Takes back the planes from this number on.
+  void detach_planes(int first);
   int plane_count() const { return static_cast<int>(planes_.size()); }
   const PlaneSpec& plane_spec(int plane) const { return planes_[plane].spec; }
   int plane_index(const std::string& name) const;

@@ -4,6 +4,7 @@
 // The rows of a table: slabs of its planes, and what is in them at the beginning.
 #include <algorithm>
 
+#include "cc_ops/core/optimizer_spec.h"
 #include "cuda/launch.cuh"
 #include "cuda/table.h"
 #include "cuda/table_memory.cuh"
@@ -119,6 +120,7 @@ int Table::plane_index(const std::string& name) const {
 }
 
 Status Table::attach_planes(Context& context, const std::vector<PlaneSpec>& specs) {
+  SOK_RETURN_IF_ERROR(check_planes(*this, specs));
   const std::size_t before = planes_.size();
   for (const PlaneSpec& spec : specs) {
     const Status status = attach_plane(context, spec);
@@ -131,8 +133,7 @@ Status Table::attach_planes(Context& context, const std::vector<PlaneSpec>& spec
 }
 
 Status Table::attach_plane(Context& context, const PlaneSpec& spec) {
-  const int known = plane_index(spec.name);
-  if (known >= 0) return check_width(config_.name, planes_[known].spec, spec);
+  if (plane_index(spec.name) >= 0) return {};
   if (plane_count() > kMostPlanes) {
     return invalid_argument("table '", config_.name, "': more than ", kMostPlanes,
                             " optimizer states");
@@ -144,6 +145,11 @@ Status Table::attach_plane(Context& context, const PlaneSpec& spec) {
     SOK_RETURN_IF_ERROR(fill_initial(context, plane, s));
   }
   return publish_slabs(context, &plane);
+}
+
+void Table::detach_planes(int first) {
+  planes_.erase(planes_.begin() + first, planes_.end());
+  view_is_current_ = false;
 }
 
 Status Table::row_tags(Context& context, std::uint32_t** tags) {

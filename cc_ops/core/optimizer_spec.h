@@ -6,6 +6,7 @@
 #ifndef SOK_CORE_OPTIMIZER_SPEC_H_
 #define SOK_CORE_OPTIMIZER_SPEC_H_
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,32 @@ inline Status find_optimizer(const std::string& name, const OptimizerSpec** foun
     known += (known.empty() ? "" : ", ") + spec.name;
   }
   return invalid_argument("unknown optimizer '", name, "': it must be one of ", known);
+}
+
+// Refuses planes that a table cannot add: of another width than the table's or, if an optimizer has
+// a state of that name, than that one's; or whose rows would start at something else than a number.
+template <typename Table>
+Status check_planes(const Table& table, const std::vector<PlaneSpec>& wanted) {
+  const TableConfig& config = table.config();
+  for (const PlaneSpec& plane : wanted) {
+    const int known = table.plane_index(plane.name);
+    if (known >= 0) {
+      SOK_RETURN_IF_ERROR(check_width(config.name, table.plane_spec(known), plane));
+      continue;
+    }
+    if (!std::isfinite(plane.initial)) {
+      return invalid_argument("table '", config.name, "': plane '", plane.name,
+                              "' must start at a finite number, got ", plane.initial);
+    }
+    for (const OptimizerSpec& optimizer : optimizer_specs()) {
+      for (const PlaneSpec& state : optimizer.planes(config.dimension, {})) {
+        if (state.name == plane.name) {
+          SOK_RETURN_IF_ERROR(check_width(config.name, state, plane));
+        }
+      }
+    }
+  }
+  return {};
 }
 
 // A vector of hyper-parameters before it is put together: an entry without a scalar has its value.

@@ -51,7 +51,13 @@ struct PlaneSpec {
   float initial = 0;
 };
 
-// A plane that the table has already does for `wanted` if it is as wide.
+// What rows get in a plane: on the device of the table.
+struct PlaneValues {
+  PlaneSpec spec;
+  const float* values = nullptr;  // [rows, spec.width]
+};
+
+// A plane that the table has already, or is to have, does for `wanted` if it is as wide.
 inline Status check_width(const std::string& table, const PlaneSpec& known,
                           const PlaneSpec& wanted) {
   if (known.width == wanted.width) return {};

@@ -95,6 +95,11 @@ void read_plane(Executor& executor, const Table& table, int plane, const Row* ro
 void write_plane(Executor& executor, Table& table, int plane, const Row* rows, std::int64_t count,
                  const float* values);
 
+// Rows of different keys, new ones inserted, after forgetting the others if `replace`; planes that
+// are not there are added. On an error, running out of memory included, nothing changes.
+Status import_rows(Executor& executor, Table& table, const Key* keys, std::int64_t count,
+                   bool replace, const std::vector<PlaneValues>& values);
+
 // finite.cc
 // ----------------------------------------------------------------------------------------
 

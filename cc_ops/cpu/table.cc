@@ -357,6 +357,14 @@ std::shared_ptr<Snapshot> Table::snapshot(std::vector<int> planes, std::int64_t 
   return snapshot;
 }
 
+bool Table::has_snapshots_of(int first_plane) const {
+  return std::any_of(snapshots_.begin(), snapshots_.end(), [&](const auto& held) {
+    const auto snapshot = held.lock();
+    return snapshot != nullptr && std::any_of(snapshot->planes().begin(), snapshot->planes().end(),
+                                              [&](int plane) { return plane >= first_plane; });
+  });
+}
+
 void Table::preserve(Executor& executor, const Row* rows, std::int64_t count) {
   for_each_snapshot([&](Snapshot& snapshot) { snapshot.preserve(executor, *this, rows, count); });
 }

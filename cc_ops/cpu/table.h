@@ -93,8 +93,10 @@ class Table {
   // Of the initial values of later insertions.
   void set_seed(std::uint64_t seed) { config_.initializer.seed = seed; }
 
-  // Adds planes that are not there yet, filled with their initial value.
+  // Adds planes that are not there yet, filled with their initial value: all, or none.
   Status attach_planes(const std::vector<PlaneSpec>& specs);
+  // Takes back the planes from this number on. No row lags behind, and no snapshot has them.
+  void detach_planes(int first);
   int plane_count() const { return static_cast<int>(planes_.size()); }
   const PlaneSpec& plane_spec(int plane) const { return planes_[plane].spec; }
   int plane_index(const std::string& name) const;  // -1: no such plane
@@ -117,6 +119,8 @@ class Table {
   void preserve(Executor& executor, const Row* rows, std::int64_t count);
   // Whether anybody may want them preserved.
   bool has_snapshots() const { return !snapshots_.empty(); }
+  // The same for planes from this number on.
+  bool has_snapshots_of(int first_plane) const;
 
   // See catch_up.h.
   Lag& lag() { return lag_; }

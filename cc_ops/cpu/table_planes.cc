@@ -41,21 +41,24 @@ int Table::plane_index(const std::string& name) const {
 }
 
 Status Table::attach_planes(const std::vector<PlaneSpec>& specs) {
+  SOK_RETURN_IF_ERROR(check_planes(*this, specs));
   std::vector<Plane> added;
   for (const PlaneSpec& spec : specs) {
-    const int known = plane_index(spec.name);
-    if (known >= 0) {
-      SOK_RETURN_IF_ERROR(check_width(config_.name, planes_[known].spec, spec));
-      continue;
-    }
+    if (plane_index(spec.name) >= 0) continue;
     Plane plane;
     plane.spec = spec;
     while (plane.slabs.size() < slabs_) SOK_RETURN_IF_ERROR(add_slab(&plane));
     if (spec.initial != 0.0f) fill_initial(&plane);
     added.push_back(std::move(plane));
   }
+  planes_.reserve(planes_.size() + added.size());
   for (Plane& plane : added) planes_.push_back(std::move(plane));
   return {};
+}
+
+void Table::detach_planes(int first) {
+  planes_.erase(planes_.begin() + first, planes_.end());
+  lag_ = {};  // it may rest on them
 }
 
 void Table::fill_initial(Plane* plane) {

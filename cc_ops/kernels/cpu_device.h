@@ -152,8 +152,14 @@ class CpuDevice {
     table.clear();
     return {};
   }
-  Status attach_planes(Table& table, const std::vector<PlaneSpec>& specs) {
-    return table.attach_planes(specs);
+  // Takes back the planes from `first` on.
+  Status detach_planes(Table& table, int first) {
+    if (table.has_snapshots_of(first)) {
+      return {Code::kFailedPrecondition,
+              concat("table '", table.config().name, "': its planes are being dumped, and stay")};
+    }
+    table.detach_planes(first);
+    return {};
   }
   // Calls keys_out(count), which gives where the keys go, then plane_out(i) for each plane.
   template <typename KeysOut, typename PlaneOut>
@@ -173,29 +179,12 @@ class CpuDevice {
     }
     return {};
   }
-  // Rows of all keys, new ones inserted, after forgetting the others if `replace`.
-  Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
-                       const std::vector<std::pair<int, const float*>>& planes) {
-    std::vector<Row> rows(count);  // all memory before the old rows go
-    SOK_RETURN_IF_ERROR(replace ? table.reserve_total(count)
-                                : table.reserve(executor_, {{keys, count}}));
-    if (replace) table.clear();
-    const bool blank = static_cast<int>(planes.size()) == table.plane_count();
-    // Copies for snapshots take memory too, and are of rows that are there: new ones are in none.
-    if (table.has_snapshots()) {
-      table.find(keys, count, rows.data());
-      table.preserve(executor_, rows.data(), count);
-    }
-    {
-      const cpu::Insertions insertions({&table});
-      executor_.parallel_for(count, 100, [&](std::int64_t begin, std::int64_t end) {
-        table.find_or_insert(keys + begin, end - begin, rows.data() + begin, blank);
-      });
-    }
-    for (const auto& [plane, values] : planes) {
-      cpu::write_plane(executor_, table, plane, rows.data(), count, values);
-    }
-    return {};
+  Status import_rows(Table& table, const Key* keys, std::int64_t count, bool replace,
+                     const std::vector<PlaneValues>& values) {
+    return cpu::import_rows(executor_, table, keys, count, replace, values);
+  }
+  Status reserve(Table& table, const Key* keys, std::int64_t count) {
+    return table.reserve(executor_, {{keys, count}});
   }
   Status reserve_total(Table& table, std::int64_t rows) { return table.reserve_total(rows); }
   Status snapshot(Table& table, std::vector<int> planes, std::int64_t first_row,

@@ -153,8 +153,9 @@ class GpuDevice {
     return table.erase(context_, keys, count, erased);
   }
   Status clear(Table& table) { return table.clear(context_); }
-  Status attach_planes(Table& table, const std::vector<PlaneSpec>& specs) {
-    return table.attach_planes(context_, specs);
+  Status detach_planes(Table& table, int first) {
+    table.detach_planes(first);
+    return {};
   }
   template <typename KeysOut, typename PlaneOut>
   Status export_planes(Table& table, const std::vector<int>& planes, KeysOut&& keys_out,
@@ -173,21 +174,29 @@ class GpuDevice {
     }
     return {};
   }
-  Status import_planes(Table& table, const Key* keys, std::int64_t count, bool replace,
-                       const std::vector<std::pair<int, const float*>>& planes) {
-    // All memory before the old rows go.
+  Status import_rows(Table& table, const Key* keys, std::int64_t count, bool replace,
+                     const std::vector<PlaneValues>& values) {
+    std::vector<PlaneSpec> specs;
+    for (const PlaneValues& plane : values) specs.push_back(plane.spec);
+    // All memory before anything changes.
     cuda::Buffer rows = context_.allocate(std::max<std::int64_t>(1, count) * sizeof(Row));
     if (rows.data == nullptr) return resource_exhausted("no device memory for ", count, " rows");
+    SOK_RETURN_IF_ERROR(replace ? table.reserve_total(context_, count)
+                                : reserve(table, keys, count));
+    SOK_RETURN_IF_ERROR(table.attach_planes(context_, specs));
     if (replace) {
-      SOK_RETURN_IF_ERROR(table.reserve_total(context_, count));
       SOK_RETURN_IF_ERROR(table.clear(context_));
+      SOK_RETURN_IF_ERROR(reserve(table, keys, count));  // counts them: there is room
     }
-    SOK_RETURN_IF_ERROR(cuda::reserve(context_, &table, {{keys, count}}));
     SOK_RETURN_IF_ERROR(cuda::resolve(context_, &table, keys, count, true, rows.as<Row>()));
-    for (const auto& [plane, values] : planes) {
-      SOK_RETURN_IF_ERROR(cuda::write_plane(context_, table, plane, rows.as<Row>(), count, values));
+    for (const PlaneValues& plane : values) {
+      SOK_RETURN_IF_ERROR(cuda::write_plane(context_, table, table.plane_index(plane.spec.name),
+                                            rows.as<Row>(), count, plane.values));
     }
     return {};
+  }
+  Status reserve(Table& table, const Key* keys, std::int64_t count) {
+    return cuda::reserve(context_, &table, {{keys, count}});
   }
   Status reserve_total(Table& table, std::int64_t rows) {
     return table.reserve_total(context_, rows);

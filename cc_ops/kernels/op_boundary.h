@@ -104,9 +104,15 @@ class KernelExecutor final : public cpu::Executor {
     const std::int64_t work = total * std::max<std::int64_t>(cost, 1) / 20000;
     const std::int64_t pieces = std::min({4 * std::int64_t{threads()}, work, total});
     if (threads() == 1 || pieces <= 1) return body(0, total);
-    const auto round = std::make_shared<Round>(total, pieces, body);
-    for (std::int64_t i = 1; i < std::min<std::int64_t>(threads(), pieces); ++i) {
-      workers_->workers->Schedule([round] { round->work(); });
+    std::shared_ptr<Round> round;
+    try {
+      round = std::make_shared<Round>(total, pieces, body);
+      for (std::int64_t i = 1; i < std::min<std::int64_t>(threads(), pieces); ++i) {
+        workers_->workers->Schedule([round] { round->work(); });
+      }
+    } catch (const std::bad_alloc&) {
+      // Without memory for more threads, with those that there are: loops that change rows rely on it.
+      if (round == nullptr) return body(0, total);
     }
     round->work();
     round->wait();

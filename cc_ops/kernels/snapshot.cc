@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reading a table piece by piece, as it was at one moment.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -126,7 +127,9 @@ class TableSnapshotReadOp final : public OpKernel {
   Status run(OpKernelContext* context, Table& table, SnapshotResource<Device>& resource) {
     auto& snapshot = resource.snapshot();
     const Tensor& limit = context->input(2);
-    if (resource.table() != &table || limit.NumElements() != 1 ||
+    const bool has_planes = std::all_of(snapshot.planes().begin(), snapshot.planes().end(),
+                                        [&](int plane) { return plane < table.plane_count(); });
+    if (resource.table() != &table || limit.NumElements() != 1 || !has_planes ||
         static_cast<std::size_t>(context->num_outputs()) != snapshot.planes().size() + 1) {
       return invalid_argument("TableSnapshotRead: table '", table.config().name,
                               "' is not the one that the ",

@@ -1,15 +1,13 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creation of tables, and the ops on a whole table: size, counters, export, import, erase.
-#include <algorithm>
+// Creation of tables, and the ops on a whole table: size, counters, export, erase.
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cc_ops/cpu/key_map.h"
-#include "cc_ops/kernels/device.h"
+#include "cc_ops/kernels/one_table_op.h"
 
 namespace sok {
 namespace {
@@ -103,38 +101,6 @@ class TableOp final : public OpKernel {
 
   std::string container_, shared_name_;
   TableConfig config_;
-};
-
-// What the ops on one table share: its lock, and errors. With `ReadsRows` the rows are up to date
-// before the op runs.
-template <typename Device, bool Exclusive, bool ReadsRows = false>
-class OneTableOp : public OpKernel {
- public:
-  using Table = typename Device::Table;
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) final {
-    LockedTables<Table> tables;
-    OP_REQUIRES_OK(context, tables.lock(context, "table", Exclusive || !Device::kOnHost));
-    run_op(context, [&] {
-      if (ReadsRows) {
-        lock_to_read<Device>(&tables);
-        SOK_RETURN_IF_ERROR(Device(context).catch_up(tables[0]));
-      }
-      return run(context, tables[0]);
-    });
-  }
-
- protected:
-  virtual Status run(OpKernelContext* context, Table& table) = 0;
-
-  // A fresh output tensor.
-  static Status output(OpKernelContext* context, int index, TensorShape shape, Tensor** tensor) {
-    if (auto status = context->allocate_output(index, shape, tensor); !status.ok()) {
-      return resource_exhausted(std::string(status.message()));
-    }
-    return {};
-  }
 };
 
 template <typename Device>
@@ -244,87 +210,6 @@ class TableExportOp final : public OneTableOp<Device, false, true> {
 };
 
 template <typename Device>
-class TableImportOp final : public OneTableOp<Device, true, true> {
- public:
-  using Base = OneTableOp<Device, true, true>;
-
-  explicit TableImportOp(OpKernelConstruction* context) : Base(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("planes", &planes_));
-    OP_REQUIRES_OK(context, context->GetAttr("initials", &initials_));
-    OP_REQUIRES_OK(context, context->GetAttr("replace", &replace_));
-    OP_REQUIRES(context, planes_.size() == initials_.size(),
-                absl::InvalidArgumentError("planes and initials need equally many entries"));
-    for (auto plane = planes_.begin(); plane != planes_.end(); ++plane) {
-      OP_REQUIRES(context, std::find(planes_.begin(), plane, *plane) == plane,
-                  absl::InvalidArgumentError(concat("plane '", *plane, "' is given twice")));
-    }
-  }
-
- private:
-  Status run(OpKernelContext* context, typename Base::Table& table) override {
-    tensorflow::OpInputList values;
-    if (!context->input_list("values", &values).ok()) {
-      return {Code::kInternal, "TableImport: inputs are missing"};
-    }
-    Device device(context);
-    const auto keys = context->input(1).flat<std::int64_t>();
-    const std::int64_t count = keys.size();
-    std::vector<Key> host_keys;
-    SOK_RETURN_IF_ERROR(device.copy_to_host(keys.data(), count, &host_keys));
-    SOK_RETURN_IF_ERROR(check(table, host_keys, values));
-    std::vector<PlaneSpec> states;
-    for (std::size_t p = 0; p < planes_.size(); ++p) {
-      if (planes_[p] == "values") continue;
-      states.push_back({planes_[p], values[p].dim_size(1), initials_[p]});
-    }
-    SOK_RETURN_IF_ERROR(device.attach_planes(table, states));
-    std::vector<std::pair<int, const float*>> planes;
-    for (std::size_t p = 0; p < planes_.size(); ++p) {
-      planes.push_back({table.plane_index(planes_[p]), values[p].flat<float>().data()});
-    }
-    return device.import_planes(table, keys.data(), count, replace_, planes);
-  }
-
-  // Refuses what would leave the table half-written or ambiguous.
-  Status check(const typename Base::Table& table, const std::vector<Key>& keys,
-               const tensorflow::OpInputList& values) const {
-    const std::string& name = table.config().name;
-    const auto count = static_cast<std::int64_t>(keys.size());
-    if (table.config().is_static()) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        if (keys[i] >= 0 && keys[i] < table.config().rows) continue;
-        return invalid_argument("table '", name, "': id ", keys[i], " at position ", i,
-                                " is out of range: the table has ", table.config().rows, " rows");
-      }
-    }
-    cpu::KeyMap different(count);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (different.number(keys[i], mix64(static_cast<std::uint64_t>(keys[i]))) == i) continue;
-      return invalid_argument("table '", name, "': id ", keys[i],
-                              " is repeated; each may be given once");
-    }
-    for (std::size_t p = 0; p < planes_.size(); ++p) {
-      const Tensor& v = values[p];
-      const int index = table.plane_index(planes_[p]);
-      const std::int64_t width = index >= 0      ? table.plane_spec(index).width
-                                 : v.dims() == 2 ? v.dim_size(1)
-                                                 : -1;
-      if (v.dims() != 2 || v.dim_size(0) != count || v.dim_size(1) != width || width < 1) {
-        return invalid_argument("table '", name, "': '", planes_[p], "' of ", count,
-                                " keys must have the shape [", count, ", ",
-                                index >= 0 ? std::to_string(width) : "width", "], got ",
-                                v.shape().DebugString());
-      }
-    }
-    return {};
-  }
-
-  std::vector<std::string> planes_;
-  std::vector<float> initials_;
-  bool replace_ = false;
-};
-
-template <typename Device>
 class TableEraseOp final : public OneTableOp<Device, true> {
  public:
   using Base = OneTableOp<Device, true>;
@@ -387,7 +272,6 @@ SOK_REGISTER("Sok>TableStats", TableStatsOp,
 SOK_REGISTER("Sok>TablePlanes", TablePlanesOp,
              SOK_HOST("table") SOK_HOST("names") SOK_HOST("widths") SOK_HOST("initials"));
 SOK_REGISTER("Sok>TableExport", TableExportOp, SOK_HOST("table"));
-SOK_REGISTER("Sok>TableImport", TableImportOp, SOK_HOST("table"));
 SOK_REGISTER("Sok>TableErase", TableEraseOp, SOK_HOST("table") SOK_HOST("erased"));
 SOK_REGISTER("Sok>TableSeed", TableSeedOp, SOK_HOST("table") SOK_HOST("seed"));
 SOK_REGISTER("Sok>TableSetSeed", TableSetSeedOp, SOK_HOST("table") SOK_HOST("seed"));

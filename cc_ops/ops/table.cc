@@ -117,11 +117,31 @@ REGISTER_OP("Sok>TableImport")
 Writes rows: a key that is there is overwritten, one that is not is inserted. Planes that
 are not given keep their value, or start at their initial value for a new key.
 
+If it fails, nothing has changed, whatever ran out; but a GPU that has no memory left for the table's own
+few bytes, or fails itself, may have forgotten rows under `replace`.
+
 values: for each plane, [keys, width].
 planes: names of planes; one that the table does not have is added.
 initials: for each plane, what rows outside `keys` start with if the plane is added.
 replace: forget all other keys first.
 )doc");
+
+REGISTER_OP("Sok>TableReserveKeys")
+    .Input("table: resource")
+    .Input("keys: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Refuses keys that TableImport would refuse, and makes room for those that are not there, so that they
+can be imported piece by piece.
+)doc");
+
+REGISTER_OP("Sok>TableDetach")
+    .Input("table: resource")
+    .Attr("first: int >= 1")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Takes back the planes from this number on: those that a failed load has added.");
 
 REGISTER_OP("Sok>TableErase")
     .Input("table: resource")

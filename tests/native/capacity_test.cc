@@ -7,23 +7,6 @@
 namespace sok::cpu {
 namespace {
 
-// Gives the page allocator's memory until `left` allocations have been made.
-class LimitedAllocator final : public Allocator {
- public:
-  void* allocate(std::size_t bytes) override {
-    if (left == 0) return nullptr;
-    --left;
-    live += static_cast<std::int64_t>(bytes);
-    return page_allocator()->allocate(bytes);
-  }
-  void deallocate(void* memory, std::size_t bytes) override {
-    live -= static_cast<std::int64_t>(bytes);
-    page_allocator()->deallocate(memory, bytes);
-  }
-  std::int64_t left = 1 << 30;
-  std::int64_t live = 0;
-};
-
 std::vector<Key> keys_from(Key first, std::int64_t count) {
   std::vector<Key> keys(count);
   for (std::int64_t i = 0; i < count; ++i) keys[i] = first + i;

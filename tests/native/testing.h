@@ -58,6 +58,23 @@ inline std::unique_ptr<Table> make_table(TableConfig config,
   return table;
 }
 
+// Gives the page allocator's memory until `left` allocations have been made.
+class LimitedAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (left == 0) return nullptr;
+    --left;
+    live += static_cast<std::int64_t>(bytes);
+    return page_allocator()->allocate(bytes);
+  }
+  void deallocate(void* memory, std::size_t bytes) override {
+    live -= static_cast<std::int64_t>(bytes);
+    page_allocator()->deallocate(memory, bytes);
+  }
+  std::int64_t left = 1 << 30;
+  std::int64_t live = 0;
+};
+
 // One of the table's counters.
 inline std::int64_t stat(const Table& table, const std::string& name) {
   for (const auto& [each, value] : table.stats()) {
