@@ -72,14 +72,14 @@ def test_damaged_dumps_of_sok2(tmp_path):
     sok2_dump(tmp_path, "t", KEYS, ROWS[:, :2].copy())
     refused("t-weight has 10 numbers, which are no rows of 3")
     sok2_dump(tmp_path, "t", np.zeros(5, np.int64), ROWS)
-    refused("t-key has a key twice")
+    refused("t-key: the id 0 occurs twice")
     sok2_file(tmp_path / "t-key", KEYS, 2)
     sok2_file(tmp_path / "t-weight", ROWS, 1)
     refused("t-key is a file of the kind 2, not of keys")
     sok2_file(tmp_path / "t-key", KEYS, 0, dtype=9)
     refused("t-key has the type 9; known are")
     sok2_dump(tmp_path, "t", np.asarray([1, 2, 3, 4, 2**63], np.uint64), ROWS)
-    refused("has uint64 keys that the table's int64 cannot hold")
+    refused("t-key: the id 9223372036854775808 at position 4 does not fit the key type int64 of the table 't'")
 
 
 SOK2_STATES = {

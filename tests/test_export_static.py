@@ -111,12 +111,21 @@ def test_no_table_is_a_constant_of_the_graph(tmp_path):
     assert b"Sok>" not in text
 
 
-def test_out_of_range_is_an_error_there_too(tmp_path):
-    model = keras.Sequential([keras.Input((1,), dtype="int64"), sok.layers.DistributedEmbedding(2, vocabulary_size=5)])
+@pytest.mark.parametrize(("ids", "found"), [([0, 1, 2, 99], "99 at position 3"), ([4, -1, 5, 2], "-1 at position 1")])
+def test_out_of_range_is_an_error_there_too(tmp_path, ids, found):
+    """With the library's words."""
+    layer = sok.layers.DistributedEmbedding(2, vocabulary_size=5, name="e")
+    model = keras.Sequential([keras.Input((4,), dtype="int64"), layer])
     sok.export_static(model, tmp_path / "m")
     loaded = tf.saved_model.load(tmp_path / "m")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="has 5 rows; ids are"):
-        loaded.serve(tf.constant([[5]], tf.int64))
+    message = f"table '?e_table'?: id {found} is out of range: the table has 5 rows"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        model(np.asarray([ids]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        loaded.serve(tf.constant([ids], tf.int64))
+    known = np.asarray([[0, 4, 2, 3]])
+    np.testing.assert_array_equal(loaded.serve(tf.constant(known, tf.int64)), model(known))
+    assert loaded.serve(tf.zeros([0, 4], tf.int64)).shape == (0, 2)
 
 
 def test_a_default_that_depends_on_the_id_is_refused(tmp_path):

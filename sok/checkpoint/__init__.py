@@ -6,8 +6,9 @@
 """
 
 from sok.checkpoint.background import DumpHandle, DumpResult
-from sok.checkpoint.imported import load_parquet, load_rows
+from sok.checkpoint.imported import load_rows
 from sok.checkpoint.models import load_model, save_model
+from sok.checkpoint.parquet import load_parquet
 from sok.checkpoint.reader import LoadResult, load, read_manifest
 from sok.checkpoint.sok2 import load_sok2
 from sok.checkpoint.static_export import export_static

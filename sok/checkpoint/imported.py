@@ -1,9 +1,9 @@
 # Copyright 2026 The SOK Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows from elsewhere: numpy arrays, Parquet files."""
+"""Rows from elsewhere: numpy arrays; and what all that is not of a dump of this library has in common."""
 
-import os
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,37 +11,125 @@ import tensorflow as tf
 
 from sok import comm, inputs
 from sok.checkpoint.agreement import Agreement
+from sok.checkpoint.opened import library_keys
+from sok.checkpoint.room import Room
 from sok.lookup import check_table
 from sok.stages.route import kept_here
 from sok.table_variable import TableVariable
 
-_PIECE_ROWS_BYTES = 32 << 20
+PIECE_BYTES = 32 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Rows for a table, checked.
+
+    keys: of all of them, int64 [n], all different.
+    planes: width and initial value of "values" and of states, by name.
+    pieces: gives the rows, keys [m] and by plane [m, width], one piece after the other.
+    """
+
+    keys: np.ndarray
+    planes: dict[str, tuple[int, float]]
+    pieces: Callable[[], Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]]
+
+    @classmethod
+    def of_arrays(cls, keys: np.ndarray, planes: dict[str, np.ndarray], initials: dict[str, float]) -> "Rows":
+        """planes: [n, width] by name. initials: of states."""
+        rows = max(1, PIECE_BYTES // (4 * planes["values"].shape[1]))
+
+        def pieces():
+            for begin in range(0, len(keys), rows):
+                piece = slice(begin, begin + rows)
+                yield keys[piece], {name: values[piece] for name, values in planes.items()}
+
+        return cls(keys, {name: (p.shape[1], initials.get(name, 0.0)) for name, p in planes.items()}, pieces)
+
+
+def keys_of(variable: TableVariable, ids: np.ndarray, where: str, first: int = 0) -> np.ndarray:
+    """Integers as the table's keys, whatever their type.
+
+    Args:
+        first: the position of the first of them, for the message.
+
+    Raises:
+        ValueError: one does not fit; the message begins with `where` and names the first.
+    """
+    held = np.iinfo(variable.key_dtype)
+    least, most = (0, variable.total_rows - 1) if variable.is_static else (held.min, held.max)
+    wrong = np.flatnonzero((ids < least) | (ids > most))
+    if len(wrong):
+        found = f"{where}: the id {ids[wrong[0]]} at position {first + wrong[0]}"
+        if variable.is_static:
+            raise ValueError(f"{found} is out of range: the table {variable.name!r} has {variable.total_rows} rows")
+        raise ValueError(f"{found} does not fit the key type {variable.key_dtype} of the table {variable.name!r}")
+    return library_keys(ids)
+
+
+def check_different(ids: np.ndarray, where: str) -> None:
+    """Refuses an id that occurs twice, with a ValueError that names it."""
+    ordered = np.sort(ids)
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(again):
+        raise ValueError(f"{where}: the id {ordered[again[0]]} occurs twice")
+
+
+def write(rows: Sequence[tuple[TableVariable, Rows]]) -> None:
+    """Writes rows into their tables, this rank those that it keeps: room is made in all tables first.
+
+    Raises:
+        tf.errors.ResourceExhaustedError: there is none; no table has changed.
+    """
+    agreement = Agreement(comm.current())
+    with Room() as room:
+        with agreement.step():
+            for variable, those in rows:
+                _, local = kept_here(variable, tf.constant(those.keys))
+                room.for_keys(variable.table, local)
+                room.for_planes(variable.table, those.planes)
+        with agreement.step():
+            for variable, those in rows:
+                for keys, planes in those.pieces():
+                    _write_piece(variable, keys, planes)
+
+
+def _write_piece(variable: TableVariable, keys: np.ndarray, planes: dict[str, Any]) -> None:
+    positions, local = kept_here(variable, tf.constant(keys))
+    parts = {
+        name: tf.gather(tf.cast(tf.constant(values), tf.float32), positions) for name, values in planes.items()
+    }
+    variable.table.write(local, parts, {}, replace=False)
 
 
 def load_rows(variable, ids, values) -> int:
     """Writes rows given as arrays: known ids are overwritten, others inserted; the optimizer's states of new
-    ones start anew.
+    ones start anew. What cannot be written is refused before anything changes.
 
     On several ranks every rank must call it with the same arrays, and keeps its part.
 
     Args:
         variable: a table.
-        ids: integers [n], all different.
+        ids: integers [n], all different; there may be none.
         values: numbers [n, dimension].
 
     Returns:
         n.
 
     Raises:
-        ValueError: shapes do not fit, or an id occurs twice.
+        ValueError: shapes do not fit, an id occurs twice, does not fit the table's key type, or is out of range.
         TypeError: ids are no integers, or values no numbers.
+        tf.errors.ResourceExhaustedError: the rows do not fit.
 
     >>> table = sok.DynamicVariable(2)
     >>> sok.checkpoint.load_rows(table, np.array([3, 5]), np.ones((2, 2)))
     2
     """
     check_table(variable)
+    is_list = isinstance(ids, (list, tuple))
     ids, values = np.asarray(ids), np.asarray(values)
+    if is_list and ids.shape == (0,):
+        ids = ids.astype(np.int64)  # a list without a number has no type
+        values = values.reshape(0, variable.dimension) if values.shape == (0,) else values
     with Agreement(comm.current()).step():
         if ids.ndim != 1 or values.shape != (len(ids), variable.dimension):
             raise ValueError(
@@ -51,89 +139,8 @@ def load_rows(variable, ids, values) -> int:
         kind = tf.as_dtype(values.dtype)
         if not (kind.is_floating or kind.is_integer):
             raise TypeError(f"table {variable.name!r}: values must be numbers, got {kind.name}")
-        different = np.unique(ids)
-        if len(different) != len(ids):
-            ordered = np.sort(ids)
-            raise ValueError(f"the id {ordered[1:][ordered[1:] == ordered[:-1]][0]} occurs twice")
-        keys = inputs.to_keys(tf.constant(ids), variable.key_dtype, "ids")
-    return write_planes(variable, keys, {"values": values}, {})
-
-
-def write_planes(variable: TableVariable, keys: Any, planes: dict[str, Any], initials: dict[str, float]) -> int:
-    """Writes rows that have been checked, this rank those that it keeps; how many there are.
-
-    Args:
-        keys: int64 [n], all different.
-        planes: "values" and states, [n, width].
-        initials: of states that the table does not have yet: what its other rows get.
-    """
-    rows = max(1, _PIECE_ROWS_BYTES // (4 * variable.dimension))
-    for begin in range(0, len(keys), rows):
-        piece = slice(begin, begin + rows)
-        positions, local = kept_here(variable, tf.constant(keys[piece]))
-        parts = {
-            name: tf.gather(tf.cast(tf.constant(values[piece]), tf.float32), positions)
-            for name, values in planes.items()
-        }
-        variable.table.write(local, parts, initials, replace=False)
+        inputs.check_integers(tf.as_dtype(ids.dtype), "ids")
+        check_different(ids, "ids")
+        keys = keys_of(variable, ids, "ids")
+    write([(variable, Rows.of_arrays(keys, {"values": values}, {}))])
     return len(keys)
-
-
-def load_parquet(variable, path, *, key="key", vector="vector") -> int:
-    """Writes rows from a Parquet file, or a folder of them: see `load_rows`. Needs pyarrow.
-
-    Args:
-        path: a file or folder of this machine, or a URL that pyarrow opens.
-        key: the column with the ids.
-        vector: the column with the rows: lists of numbers, all of the table's dimension.
-
-    Returns:
-        how many rows there are.
-
-    Raises:
-        ValueError: a column is missing or of another type, or a vector has another length.
-        ImportError: pyarrow is not installed.
-
-    >>> import pyarrow, pyarrow.parquet, tempfile
-    >>> path = tempfile.mkdtemp() + "/rows.parquet"
-    >>> pyarrow.parquet.write_table(pyarrow.table({"key": [7, 8], "vector": [[1.0, 2.0], [3.0, 4.0]]}), path)
-    >>> sok.checkpoint.load_parquet(sok.DynamicVariable(2), path)
-    2
-    """
-    check_table(variable)
-    with Agreement(comm.current()).step():
-        for _ in _parquet_pieces(variable, path, key, vector):
-            pass  # all of it is checked before anything is written
-    return sum(load_rows(variable, ids, values) for ids, values in _parquet_pieces(variable, path, key, vector))
-
-
-def _parquet_pieces(variable: TableVariable, path: Any, key: str, vector: str) -> Iterator[Any]:
-    import pyarrow
-    import pyarrow.dataset
-
-    data = pyarrow.dataset.dataset(os.fspath(path), format="parquet")
-    for column in (key, vector):
-        if column not in data.schema.names:
-            raise ValueError(f"{path} has no column {column!r}; it has {', '.join(data.schema.names)}")
-    if not pyarrow.types.is_integer(data.schema.field(key).type):
-        raise ValueError(f"{path}: the column {key!r} is {data.schema.field(key).type}; ids are integers")
-    held = data.schema.field(vector).type
-    lists = (pyarrow.types.is_list, pyarrow.types.is_large_list, pyarrow.types.is_fixed_size_list)
-    if not any(is_kind(held) for is_kind in lists):
-        raise ValueError(f"{path}: the column {vector!r} is {held}; rows are lists of numbers")
-    rows = max(1, _PIECE_ROWS_BYTES // (8 * variable.dimension))
-    for batch in data.to_batches(columns=[key, vector], batch_size=rows):
-        if not len(batch):
-            continue
-        ids, column = batch.column(key), batch.column(vector)
-        if ids.null_count or column.null_count or column.flatten().null_count:
-            raise ValueError(f"{path}: the columns {key!r} and {vector!r} may not have nulls")
-        lengths = np.asarray(column.value_lengths())
-        wrong = lengths[lengths != variable.dimension]
-        if len(wrong):
-            raise ValueError(
-                f"{path}: a vector has {wrong[0]} numbers, the table {variable.name!r} has dimension "
-                f"{variable.dimension}"
-            )
-        values = np.asarray(column.flatten(), np.float32).reshape(len(batch), variable.dimension)
-        yield np.asarray(ids), values

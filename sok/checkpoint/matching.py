@@ -9,6 +9,7 @@ import numpy as np
 
 from sok.checkpoint import manifest, variables
 from sok.optimizers.wrapper import OptimizerWrapper
+from sok.stages.update import OPTIMIZERS
 from sok.table_variable import TableVariable
 
 
@@ -92,15 +93,25 @@ def match_tables(
                 f"{', '.join(map(repr, known)) or 'none'}. strict=False starts them anew, values_only=True all"
             )
         planes = by_name[name].planes
-        widths = variable.table.planes()
+        widths = _widths(variable)
         for plane in planes:
-            if plane.name in widths and widths[plane.name][0] != plane.width:
+            if widths.get(plane.name, plane.width) != plane.width:
                 raise ValueError(
-                    f"{place}: table {name!r}: {plane.name!r} has the width {plane.width}, here {widths[plane.name][0]}"
+                    f"{place}: table {name!r}: {plane.name!r} has the width {plane.width}, here {widths[plane.name]}"
                 )
         fresh = tuple(used) if values_only else absent
         matches.append(Match(by_name[name], variable, planes[:1] if values_only else planes, fresh))
     return matches
+
+
+def _widths(variable: TableVariable) -> dict[str, int]:
+    """Of planes that the variable has, or that an optimizer would give it."""
+    result = {
+        f"{rule}.{state['name']}": 1 if state["per_row"] else variable.dimension
+        for rule, spec in OPTIMIZERS.items()
+        for state in spec["states"]
+    }
+    return result | {name: width for name, (width, _) in variable.table.planes().items()}
 
 
 def _check_same(table: manifest.Table, variable: TableVariable, strict: bool, place: str) -> None:

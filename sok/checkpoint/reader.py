@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading what `sok.dump` wrote, on any number of ranks.
 
-What cannot be loaded changes nothing: names, types and widths are checked against the tables first, then
+What cannot be loaded changes nothing: names, types and widths are checked against all tables first, then
 sizes and checksums of all files, that no two which a rank reads have one key, and room for the rows. What one
 rank finds wrong, all ranks raise. Hash tables that are empty on all ranks are written while their files are being
-checked, each read once, and are empty again if something is wrong.
+checked, each read once, before a table that has rows is touched, and are empty again, without states, if something
+is wrong.
 """
 
 import concurrent.futures
@@ -24,6 +25,7 @@ from sok.checkpoint.ahead import READERS, ahead
 from sok.checkpoint.matching import Match, match_tables, match_variables
 from sok.checkpoint.opened import OpenedFiles, ShardInMemory, library_keys
 from sok.checkpoint.progress import Progress
+from sok.checkpoint.room import Room
 from sok.checkpoint.storage import LocalStorage, Storage, open_storage
 from sok.stages.route import kept_here, route
 
@@ -54,7 +56,8 @@ def load(
 
     Every rank must call it, with the same arguments. The number of ranks, their placement and the device may
     be others than when it was written. What cannot be loaded is refused, on all ranks, before anything
-    changes.
+    changes in any of the tables and variables. Only files that change between being checked and being read are
+    found when tables that had rows have been emptied: they are without rows, or with some, until another load.
 
     Args:
         path, storage_options: as for `sok.dump`.
@@ -178,20 +181,13 @@ class _Load:
                     self._check_distinct(match, known)
         if self._is_local and self._communicator.size > 1 and len(counts):
             counts = np.asarray(self._communicator.all_reduce(tf.constant(counts, tf.int64), "load"))
-        with agreement.step():
-            for match, count in zip(matches, counts):
-                rows = tf.constant(int(count[self._communicator.rank]), tf.int64)
-                _native.ops.sok_table_reserve(match.variable.table.handle, rows)
-                # Planes first: an allocation that fails must not leave the table empty.
-                _import_nothing(match, replace=False)
-        try:
+        with Room() as room:
             with agreement.step():
-                for match in fresh:
-                    self._write(match)
-        except BaseException:
-            for match in fresh:
-                _import_nothing(match, replace=True)
-            raise
+                for match, count in zip(matches, counts):
+                    room.for_rows(match.variable.table, int(count[self._communicator.rank]))
+                    # An allocation that fails must not leave the table empty.
+                    room.for_planes(match.variable.table, {p.name: (p.width, p.initial) for p in match.planes})
+            self._write_fresh(agreement, fresh)
         with agreement.step():
             for match in others:
                 self._write(match)
@@ -303,9 +299,20 @@ class _Load:
             here[:] = np.asarray(route([match.variable], [tf.constant(keys)], [slots], [0]).counts)[:, 0]
         return here
 
+    def _write_fresh(self, agreement: Agreement, fresh: list[Match]) -> None:
+        """Writes tables whose files are not checked yet: all, or they are empty again."""
+        try:
+            with agreement.step():
+                for match in fresh:
+                    self._write(match)
+        except BaseException:
+            for match in fresh:
+                _empty(match)
+            raise
+
     def _write(self, match: Match) -> None:
         table, count = match.variable.table, 0
-        _import_nothing(match, replace=True)
+        _empty(match)
 
         def read(shard):
             return self._read(match, shard, match.planes)
@@ -319,7 +326,7 @@ class _Load:
                 elif match.variable.is_static:
                     attributes = match.variable.attributes
                     keys = (keys - attributes.id_offset) // attributes.id_stride
-                _import(match, keys, planes, replace=False)
+                _import(match, keys, planes)
                 count += len(keys)
                 part.done()
                 self._progress.advance(part.shard.bytes)
@@ -343,20 +350,18 @@ def _as_float32(values: Any) -> Any:
     return values if values.dtype == np.float32 else tf.cast(tf.constant(values), tf.float32)
 
 
-def _import(match: Match, keys: Any, planes: dict[str, Any], replace: bool) -> None:
-    """As `TableValue.write`. float32 arrays are not copied."""
-    initials = {plane.name: plane.initial for plane in match.planes}
+def _import(match: Match, keys: Any, planes: dict[str, Any], replace: bool = False) -> None:
+    """As `TableValue.write`, into planes that are there. float32 arrays are not copied."""
     _native.ops.sok_table_import(
         match.variable.table.handle,
         keys,
         [_as_float32(values) for values in planes.values()],
         planes=list(planes),
-        initials=[initials[name] for name in planes],
+        initials=[0.0] * len(planes),
         replace=replace,
     )
 
 
-def _import_nothing(match: Match, replace: bool) -> None:
-    """Adds the planes; with `replace` the table is empty then."""
-    empty = {plane.name: np.zeros((0, plane.width), np.float32) for plane in match.planes}
-    _import(match, np.zeros(0, np.int64), empty, replace)
+def _empty(match: Match) -> None:
+    """Forgets a hash table's rows; a static one's states start anew."""
+    _import(match, np.zeros(0, np.int64), {}, replace=True)

@@ -56,17 +56,6 @@ _RULES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """ids: [n]. planes: "values" and states, [n, dimension]. initials: of the states. anew: why states that
-    somebody may expect start anew; empty: none do."""
-
-    ids: np.ndarray
-    planes: dict[str, np.ndarray]
-    initials: dict[str, float]
-    anew: str
-
-
 def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
     """Writes rows that NVIDIA's SOK 2 dumped: known ids are overwritten, others inserted.
 
@@ -84,8 +73,9 @@ def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
 
     Raises:
         ValueError: a file is missing, cut or of another table, or does not fit, or the states are those of
-            another optimizer; nothing has changed then.
+            another optimizer; no table has changed then.
         TypeError: the optimizer is no `sok.OptimizerWrapper`.
+        tf.errors.ResourceExhaustedError: the rows do not fit; no table has changed.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -105,15 +95,17 @@ def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
     folder = Path(os.fspath(path))
     with Agreement(comm.current()).step():
         found = {name: _read(folder, name, table, optimizer) for name, table in tables.items()}
-    for name, rows in found.items():
-        if rows.anew:
-            warnings.warn(rows.anew, stacklevel=2)
-        keys = rows.ids.view(np.int64) if rows.ids.dtype == np.uint64 else rows.ids.astype(np.int64)
-        imported.write_planes(tables[name], keys, rows.planes, rows.initials)
-    return {name: len(rows.ids) for name, rows in found.items()}
+    imported.write([(tables[name], rows) for name, (rows, _) in found.items()])
+    for _, anew in found.values():
+        if anew:
+            warnings.warn(anew, stacklevel=2)
+    return {name: len(rows.keys) for name, (rows, _) in found.items()}
 
 
-def _read(folder: Path, name: str, table: TableVariable, optimizer: OptimizerWrapper | None) -> _Rows:
+def _read(
+    folder: Path, name: str, table: TableVariable, optimizer: OptimizerWrapper | None
+) -> tuple[imported.Rows, str]:
+    """Rows, and why states that somebody may expect start anew; empty: none do."""
     # As SOK 2 makes names of files.
     stem = "".join("_" if letter in string.punctuation else letter for letter in name)
     key_file, weight_file = folder / f"{stem}-key", folder / f"{stem}-weight"
@@ -124,7 +116,8 @@ def _read(folder: Path, name: str, table: TableVariable, optimizer: OptimizerWra
     ids = _array(key_file, (name, stem), "key")
     if len(ids) != len(values):
         raise ValueError(f"{key_file} has {len(ids)} keys, {weight_file.name} {len(values)} rows")
-    ids = _as_ids(ids, key_file, table)
+    imported.check_different(ids, str(key_file))
+    keys = imported.keys_of(table, ids, str(key_file))
     planes: dict[str, np.ndarray] = {"values": values}
     initials = {}
     files, anew = _state_files(folder, name, stem, table, optimizer)
@@ -135,20 +128,7 @@ def _read(folder: Path, name: str, table: TableVariable, optimizer: OptimizerWra
                 f"{file} has {state.size} numbers; {len(ids)} keys of dimension {table.dimension} need {values.size}"
             )
         planes[plane], initials[plane] = state.reshape(values.shape), initial
-    return _Rows(ids, planes, initials, anew)
-
-
-def _as_ids(ids: np.ndarray, file: Path, table: TableVariable) -> np.ndarray:
-    wanted = table.key_dtype
-    fits = not len(ids) or (ids.min() >= 0 and ids.max() <= np.iinfo(wanted).max)
-    if not np.can_cast(ids.dtype, wanted) and not fits:
-        raise ValueError(f"{file} has {ids.dtype} keys that the table's {wanted} cannot hold")
-    ids = ids.astype(wanted)
-    if table.is_static and len(ids) and not 0 <= ids.min() <= ids.max() < table.total_rows:
-        raise ValueError(f"{file} has keys from {ids.min()} to {ids.max()}, the table {table.total_rows} rows")
-    if len(np.unique(ids)) != len(ids):
-        raise ValueError(f"{file} has a key twice")
-    return ids
+    return imported.Rows.of_arrays(keys, planes, initials), anew
 
 
 def _state_files(
@@ -196,6 +176,8 @@ def _array(path: Path, names: tuple[str, ...], what: str, state: str = "") -> np
         size = path.stat().st_size
     except FileNotFoundError:
         raise ValueError(f"{path} is missing") from None
+    if not path.is_file():
+        raise ValueError(f"{path} is no file")
     if size < _HEADER_BYTES:
         raise ValueError(f"{path} has {size} bytes, less than the header of {_HEADER_BYTES}")
     with path.open("rb") as file:

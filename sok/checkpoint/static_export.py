@@ -78,13 +78,24 @@ class _PlainTable(tf.Module):
             return tf.clip_by_value(flat, 0, last)
         inside = (flat >= 0) & (flat <= last)
         if self._attributes.out_of_range == "error":
-            name = self._attributes.name_of_table
-            check = tf.debugging.Assert(
-                tf.reduce_all(inside), [f"table {name!r} has {self._total_rows} rows; ids are", flat]
-            )
+            check = tf.debugging.Assert(tf.reduce_all(inside), [self._out_of_range(flat, inside)])
             with tf.control_dependencies([check] if check is not None else []):
                 return tf.identity(flat)
         return tf.where(inside, flat, last + 1)
+
+
+    def _out_of_range(self, flat: tf.Tensor, inside: tf.Tensor) -> tf.Tensor:
+        """What the library says of the first id that is not inside."""
+        outside = tf.where(tf.logical_not(inside))[:1, 0]
+        return tf.strings.join(
+            [
+                f"table {self._attributes.name_of_table}: id ",  # quotes would come out with backslashes
+                tf.strings.reduce_join(tf.strings.as_string(tf.gather(flat, outside))),
+                " at position ",
+                tf.strings.reduce_join(tf.strings.as_string(outside)),
+                f" is out of range: the table has {self._total_rows} rows",
+            ]
+        )
 
 
 def _combine(rows: tf.Tensor, read: FeatureRead) -> tf.Tensor:
