@@ -29,7 +29,8 @@ PARTS = {
 }
 OPTIONAL = ("origin",)
 
-_WIDTHS = {
+# Of the states that optimizers give a table; None: the dimension.
+STATE_WIDTHS = {
     f"{optimizer['name']}.{state['name']}": 1 if state["per_row"] else None
     for optimizer in _native.DESCRIPTION["optimizers"]
     for state in optimizer["states"]
@@ -230,7 +231,7 @@ def _widths(state: dict[str, Any], dimension: int, known: dict[str, tuple[int, f
     if widths.shape != (len(names),) or widths.dtype.kind not in "iu" or np.any(widths < 1):
         raise _damaged(name, f"its state_widths are {widths.tolist()!r:.200}, not a width for each of {names}")
     for state_name, width in zip(names, widths.tolist()):
-        wanted = known[state_name][0] if state_name in known else _WIDTHS.get(state_name, width) or dimension
+        wanted = known[state_name][0] if state_name in known else STATE_WIDTHS.get(state_name, width) or dimension
         if width != wanted:
             raise _damaged(name, f"its state {state_name!r} has the width {width}, not {wanted}")
     return dict(zip(names, widths.tolist()))

@@ -157,21 +157,21 @@ def test_a_table_that_is_refused_keeps_the_others_as_they_are(tmp_path, first, w
 
 
 @pytest.mark.parametrize("bounded", [False, True])
-def test_a_state_that_is_refused_by_the_table_itself(bounded):
-    """What a checkpoint or `assign` gives: no state is left of it, and no row."""
+def test_rows_that_the_table_itself_refuses(bounded):
+    """No state is left of them, and no row."""
     source = sok.DynamicVariable(4, name="t")
     train(source, adagrad())
-    state = {name: np.asarray(value) for name, value in source.table.state().items()}
+    keys, (values, states) = source.table.export(("values", "adagrad.accumulator"))
     table = sok.DynamicVariable(4, name="t", max_capacity=5 if bounded else None)
     sok.assign(table, [7], np.ones((1, 4)))
     before = everything(table)
     if bounded:
         error, match = tf.errors.ResourceExhaustedError, "6 rows do not fit; it takes at most 5; it is unchanged"
     else:
-        state["states"], state["state_widths"] = state["states"][:, :1], np.asarray([1])
+        states = states[:, :1]
         error, match = tf.errors.InvalidArgumentError, "plane 'adagrad.accumulator' has width 4, not 1"
     with pytest.raises(error, match=match):
-        table.table.set_state(state)
+        table.table.write(keys, {"values": values, "adagrad.accumulator": states}, {}, replace=True)
     assert everything(table) == before
     train(table, adam(), np.asarray([[7, 8]]))
     assert [name.decode() for name in everything(table)["state_names"]] == ["adam.m", "adam.v"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sok.checkpoint import manifest, variables
 from sok.optimizers.wrapper import OptimizerWrapper
-from sok.stages.update import OPTIMIZERS
+from sok.table_state import STATE_WIDTHS
 from sok.table_variable import TableVariable
 
 
@@ -106,12 +106,8 @@ def match_tables(
 
 def _widths(variable: TableVariable) -> dict[str, int]:
     """Of planes that the variable has, or that an optimizer would give it."""
-    result = {
-        f"{rule}.{state['name']}": 1 if state["per_row"] else variable.dimension
-        for rule, spec in OPTIMIZERS.items()
-        for state in spec["states"]
-    }
-    return result | {name: width for name, (width, _) in variable.table.planes().items()}
+    known = {name: width for name, (width, _) in variable.table.planes().items()}
+    return {name: width or variable.dimension for name, width in STATE_WIDTHS.items()} | known
 
 
 def _check_same(table: manifest.Table, variable: TableVariable, strict: bool, place: str) -> None:

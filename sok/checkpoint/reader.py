@@ -56,8 +56,8 @@ def load(
 
     Every rank must call it, with the same arguments. The number of ranks, their placement and the device may
     be others than when it was written. What cannot be loaded is refused, on all ranks, before anything
-    changes in any of the tables and variables. Only files that change between being checked and being read are
-    found when tables that had rows have been emptied: they are without rows, or with some, until another load.
+    changes in any of the tables and variables. Only a file that changes after it was checked is found when a table
+    that had rows has been emptied, which then has some of the dump's, or none.
 
     Args:
         path, storage_options: as for `sok.dump`.
