@@ -65,3 +65,32 @@ def test_a_dump_of_sok2_that_is_damaged(ranks, tmp_path, file):
     for text, rows in ranks.run(load_damaged, str(tmp_path)):
         assert f"{file} was cut" in text
         assert rows == 0
+
+
+def load_refused(folder, way):
+    """One rank alone has no room, for the last table."""
+    sok.init()
+    first = sok.DynamicVariable(2, name="hashed")
+    last = sok.DynamicVariable(2, name="local", mode=f"localized:{sok.size() - 1}", max_capacity=20)
+    text = ""
+    try:
+        if way == "sok2":
+            optimizer = sok.OptimizerWrapper(keras.optimizers.Adagrad(0.1))
+            sok.checkpoint.load_sok2(folder, [first, last], optimizer)
+        else:
+            sok.checkpoint.load_rows(last, KEYS, ROWS)
+    except Exception as error:
+        text = str(error)
+    left = [(table.table.row_count(), list(table.table.planes())) for table in (first, last)]
+    sok.checkpoint.load_rows(last, KEYS[:20], ROWS[:20])
+    return text, left, last.table.row_count()
+
+
+@pytest.mark.parametrize("way", ["sok2", "rows"])
+def test_no_room_on_one_rank_changes_nothing_on_any(ranks, tmp_path, way):
+    write_dump(tmp_path)
+    results = ranks.run(load_refused, str(tmp_path), way)
+    for text, left, _ in results:
+        assert "table 'local': 50 new ids do not fit: it holds 0 of at most 20 rows" in text
+        assert left == [(0, ["values"])] * 2
+    assert [rows for *_, rows in results] == [0] * (ranks.size - 1) + [20]
