@@ -187,3 +187,33 @@ def test_an_initial_value_that_is_no_number(initial):
     assert table.size == [0, 2]
     table.table.write([1], values, {"adam.m": 0.5}, replace=False)
     kinds.assert_rows(kinds.export_as_dict(table), {1: [1.0, 1.0]})
+
+
+@pytest.mark.parametrize("why", ["variable", "damaged", "room"])
+def test_an_optimizer_is_not_built_by_a_load_that_is_refused(tmp_path, why):
+    """It could not be built for other variables afterwards."""
+    table, weight, optimizer = sok.DynamicVariable(4, name="t"), tf.Variable([1.0, 2.0], name="w"), adam()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(sok.lookup_sparse(table, IDS, combiners="sum")) + tf.reduce_sum(weight**2)
+    optimizer.apply_gradients(zip(tape.gradient(loss, [table, weight]), [table, weight], strict=True))
+    sok.dump(tmp_path, [table, weight], optimizer)
+    good, content = shard_of(tmp_path), shard_of(tmp_path).read_bytes()
+    other, given = sok.DynamicVariable(4, name="t", max_capacity=3 if why == "room" else None), [weight]
+    sok.assign(other, [7], np.ones((1, 4)))
+    match, error = "table 't': 6 rows do not fit", tf.errors.ResourceExhaustedError
+    if why == "variable":
+        given, match, error = [weight, tf.Variable([1.0] * 3, name="x")], "has no variable 'x'", ValueError
+    elif why == "damaged":
+        flip(tmp_path)
+        match, error = "its checksum does not fit", ValueError
+    fresh = adam()
+    with pytest.raises(error, match=match):
+        sok.load(tmp_path, [other, *given], fresh)
+    assert not fresh.built
+    good.write_bytes(content)
+    right, weights = sok.DynamicVariable(4, name="t"), tf.Variable([7.0, 8.0], name="w")
+    sok.load(tmp_path, [right, weights], fresh)
+    assert everything(right) == everything(table)
+    assert int(fresh.iterations) == 1
+    for mine, theirs in zip(fresh.variables, optimizer.variables, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

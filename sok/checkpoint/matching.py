@@ -136,14 +136,13 @@ def _states_of(optimizer: Any, variable: TableVariable) -> list[str]:
 
 
 def match_variables(
-    held: manifest.Manifest, others: dict[str, Any], optimizer: Any, *, strict: bool, place: str
+    held: manifest.Manifest, others: dict[str, Any], *, strict: bool, place: str
 ) -> list[tuple[Any, int]]:
     """Ordinary variables and the numbers of their tensors in the dump.
 
     Raises:
         ValueError: one is missing or has another shape or type.
     """
-    pairs = []
     numbers = {v.name: i for i, v in enumerate(held.variables) if v.group == "variables"}
     missing = sorted(set(others) - set(numbers))
     if missing:
@@ -153,16 +152,30 @@ def match_variables(
         raise ValueError(
             f"{place} also has the variables {extra}, which load_vars leaves out; strict=False ignores them"
         )
-    pairs += [(variable, numbers[name]) for name, variable in others.items()]
-    if optimizer is not None:
-        theirs = [i for i, v in enumerate(held.variables) if v.group == "optimizer"]
-        ours = variables.of_optimizer(optimizer)
-        if len(ours) != len(theirs) and (theirs or strict):
-            raise ValueError(
-                f"{place}: the dump has {len(theirs)} variables of an optimizer, this one has {len(ours)}: give the "
-                "same one, build it with the same variables first (optimizer.build(variables)), or leave it out"
-            )
-        pairs += list(zip(ours, theirs))
+    pairs = [(variable, numbers[name]) for name, variable in others.items()]
+    _check_alike(held, pairs, place)
+    return pairs
+
+
+def of_optimizer(held: manifest.Manifest) -> list[int]:
+    """The numbers of an optimizer's variables."""
+    return [i for i, v in enumerate(held.variables) if v.group == "optimizer"]
+
+
+def match_optimizer(held: manifest.Manifest, optimizer: Any, *, strict: bool, place: str) -> list[tuple[Any, int]]:
+    """As `match_variables`, for those of an optimizer that has been built."""
+    ours, theirs = variables.of_optimizer(optimizer), of_optimizer(held)
+    if len(ours) != len(theirs) and (theirs or strict):
+        raise ValueError(
+            f"{place}: the dump has {len(theirs)} variables of an optimizer, this one has {len(ours)}: give the "
+            "same one, build it with the same variables first (optimizer.build(variables)), or leave it out"
+        )
+    pairs = list(zip(ours, theirs))
+    _check_alike(held, pairs, place)
+    return pairs
+
+
+def _check_alike(held: manifest.Manifest, pairs: list[tuple[Any, int]], place: str) -> None:
     for variable, number in pairs:
         there = held.variables[number]
         found = variables.value_of(variable)
@@ -171,4 +184,3 @@ def match_variables(
                 f"{place}: the variable {there.name!r} of the {there.group} is {there.dtype} {list(there.shape)}, here "
                 f"{found.dtype.name} {list(found.shape)}"
             )
-    return pairs

@@ -22,7 +22,7 @@ from sok import _native, comm
 from sok.checkpoint import distinct, manifest, variables
 from sok.checkpoint.agreement import Agreement
 from sok.checkpoint.ahead import READERS, ahead
-from sok.checkpoint.matching import Match, match_tables, match_variables
+from sok.checkpoint.matching import Match, match_optimizer, match_tables, match_variables, of_optimizer
 from sok.checkpoint.opened import OpenedFiles, ShardInMemory, library_keys
 from sok.checkpoint.progress import Progress
 from sok.checkpoint.room import Room
@@ -160,21 +160,20 @@ class _Load:
                 held, self._tables, optimizer, strict=self._strict, values_only=self._values_only,
                 place=self._storage.place,
             )  # fmt: skip
+            strict = self._strict and not self._values_only
+            ordinary = match_variables(held, self._others, strict=strict, place=self._storage.place)
+            numbers = [number for _, number in ordinary]
             if optimizer is not None and not self._values_only:
-                variables.build(optimizer, self._all)
-            ordinary = match_variables(
-                held, self._others, None if self._values_only else optimizer,
-                strict=self._strict and not self._values_only, place=self._storage.place,
-            )  # fmt: skip
+                numbers += of_optimizer(held)
         is_fresh = self._find_fresh(matches)
         fresh = [match for match, yes in zip(matches, is_fresh) if yes]
         others = [match for match, yes in zip(matches, is_fresh) if not yes]
         self._progress.start(sum(shard.bytes for match in matches for shard in match.needed))
         with agreement.step():
             needed = [shard for match in matches for shard in match.needed]
-            self._files = OpenedFiles(self._storage, held, needed, bool(ordinary), stack)
+            self._files = OpenedFiles(self._storage, held, needed, bool(numbers), stack)
             counts, keys = self._verify(matches, is_fresh)
-            values = self._files.read_variables(number for _, number in ordinary) if ordinary else {}
+            values = self._files.read_variables(numbers) if numbers else {}
         with agreement.step():
             for match, known, later in zip(matches, keys, is_fresh):
                 if not later:
@@ -187,6 +186,10 @@ class _Load:
                     room.for_rows(match.variable.table, int(count[self._communicator.rank]))
                     # An allocation that fails must not leave the table empty.
                     room.for_planes(match.variable.table, {p.name: (p.width, p.initial) for p in match.planes})
+                if optimizer is not None and not self._values_only:
+                    # Last, since it can be built for one set of variables only.
+                    variables.build(optimizer, self._all)
+                    ordinary += match_optimizer(held, optimizer, strict=strict, place=self._storage.place)
             self._write_fresh(agreement, fresh)
         with agreement.step():
             for match in others:
