@@ -58,6 +58,7 @@ def load(
     be others than when it was written. What cannot be loaded is refused, on all ranks, before anything
     changes in any of the tables and variables. Only a file that changes after it was checked is found when a table
     that had rows has been emptied, which then has some of the dump's, or none.
+    If another thread trains the tables meanwhile, rows that it inserts stay beside those of the dump.
 
     Args:
         path, storage_options: as for `sok.dump`.
@@ -333,9 +334,15 @@ class _Load:
                 count += len(keys)
                 part.done()
                 self._progress.advance(part.shard.bytes)
-        if not match.variable.is_static and table.row_count() != count:
+        found = count if match.variable.is_static else table.row_count()
+        if found != count:
             self._check_distinct(match, {})
-            raise ValueError(f"{self._storage.place}: table {match.table.name!r} does not have the rows of its files")
+        # More are those of another thread that trains the table.
+        if found < count:
+            raise ValueError(
+                f"{self._storage.place}: table {match.table.name!r} has {found} of the {count} rows of its files: no "
+                "other thread may erase rows while they are loaded"
+            )
 
 
 def _fresh_states(held: manifest.Manifest, matches: list[Match]) -> dict[str, tuple[str, ...]]:
