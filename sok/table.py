@@ -254,7 +254,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         if not tf.executing_eagerly():
             return self._set_state_in_graph(state)
         checked = self.check_state(state, part)
-        keys, planes = tf.constant(checked.keys), checked.planes
+        keys, planes = tf.constant(checked.keys), checked.planes()
         if checked.is_whole and self.kept_here is not None:
             positions, keys = self.kept_here(keys)
             planes = {name: tf.gather(values, positions) for name, values in planes.items()}

@@ -76,13 +76,21 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """A state that has been checked. planes: values and states by name. is_whole: of all ranks."""
+    """A state that has been checked. widths: of each state. is_whole: of all ranks."""
 
-    keys: Any
-    planes: dict[str, Any]
+    keys: np.ndarray
+    values: Any
+    states: Any
+    widths: dict[str, int]
     initials: dict[str, float]
     seed: int
     is_whole: bool
+
+    def planes(self) -> dict[str, Any]:
+        """Values and states by name; a copy of the states."""
+        widths = list(self.widths.values())
+        parts = tf.split(tf.convert_to_tensor(self.states), widths, axis=1) if widths else []
+        return {"values": self.values, **dict(zip(self.widths, parts))}
 
 
 def check(state: dict[str, Any], table: Origin, name: str, known: dict[str, tuple[int, float]], part: str) -> State:
@@ -109,8 +117,7 @@ def check(state: dict[str, Any], table: Origin, name: str, known: dict[str, tupl
         part = origin.part
     keys, (rows, dimension) = _keys(state["keys"], name), _shape(state["values"], "values", 2, name)
     _check_numbers(state["values"], "values", name)
-    if dimension != table.dimension:
-        raise _other(name, f"of dimension {dimension}", f"has dimension {table.dimension}", f"dimension={dimension}")
+    _check_dimension(dimension, table, name)
     if rows != len(keys):
         raise _damaged(name, f"it has {len(keys)} keys, but values of {rows} rows")
     _check_range(keys, table, part == "", name)
@@ -129,10 +136,11 @@ def check(state: dict[str, Any], table: Origin, name: str, known: dict[str, tupl
     seed = np.asarray(state["seed"])
     if seed.dtype.kind not in "iu" or seed.shape != ():
         raise _damaged(name, f"its seed is {seed.dtype} {list(seed.shape)}, not one whole number")
-    parts = tf.split(tf.convert_to_tensor(state["states"]), list(widths.values()), axis=1) if widths else []
     return State(
         keys=keys.astype(np.int64, copy=False),
-        planes={"values": state["values"], **dict(zip(widths, parts))},
+        values=state["values"],
+        states=state["states"],
+        widths=widths,
         initials=dict(zip(widths, map(float, initials))),
         seed=int(seed.astype(np.int64)),
         is_whole=part == "",
@@ -160,30 +168,34 @@ def require(state: dict[str, tf.Tensor], table: Origin, name: str) -> list[tf.Op
 
 def _check_origin(origin: Origin, table: Origin, name: str) -> None:
     if origin.kind != table.kind:
-        raise _other(name, f"that is {origin.kind}", f"is {table.kind}", _KINDS[origin.kind])
+        raise _other(name, f"a {origin.kind} table", f"is a {table.kind} table", _KINDS[origin.kind])
     if not np.can_cast(origin.key_dtype, table.key_dtype):
         raise _other(
             name,
-            f"of key_type {origin.key_dtype}",
+            f"a table of key_type {origin.key_dtype}",
             f"has key_type {table.key_dtype}, which cannot hold all of its ids",
             f"key_type={origin.key_dtype!r}",
         )
-    if origin.dimension != table.dimension:
-        wanted = f"dimension={origin.dimension}"
-        raise _other(name, f"of dimension {origin.dimension}", f"has dimension {table.dimension}", wanted)
-    if origin.rows != table.rows:
-        raise _other(
-            name,
-            f"of {origin.rows} rows",
-            f"has {table.rows} rows",
-            f"{origin.rows} rows (in a layer: vocabulary_size={origin.rows})",
-        )
+    _check_dimension(origin.dimension, table, name)
+    _check_rows(origin.rows, table, name)
     if origin.part not in ("", table.part):
         raise ValueError(
             f"table {name!r}: what is loaded are the rows that {origin.part} kept, this is the table of "
             f"{table.part or 'one rank, which keeps all'}. To move rows between ranks, use sok.dump on all of them, "
             "and sok.load"
         )
+
+
+def _check_dimension(dimension: int, table: Origin, name: str) -> None:
+    if dimension != table.dimension:
+        theirs, ours = f"a table of dimension {dimension}", f"has dimension {table.dimension}"
+        raise _other(name, theirs, ours, f"dimension={dimension}")
+
+
+def _check_rows(rows: int, table: Origin, name: str) -> None:
+    if rows != table.rows:
+        wanted = f"{rows} rows (in a layer: vocabulary_size={rows})"
+        raise _other(name, f"a table of {rows} rows", f"has {table.rows} rows", wanted)
 
 
 def _keys(keys: Any, name: str) -> np.ndarray:
@@ -194,13 +206,8 @@ def _keys(keys: Any, name: str) -> np.ndarray:
 
 
 def _check_range(keys: np.ndarray, table: Origin, is_whole: bool, name: str) -> None:
-    if table.kind == "static" and is_whole and len(keys) != table.rows:
-        raise _other(
-            name,
-            f"of {len(keys)} rows",
-            f"has {table.rows} rows",
-            f"{len(keys)} rows (in a layer: vocabulary_size={len(keys)})",
-        )
+    if table.kind == "static" and is_whole:
+        _check_rows(len(keys), table, name)
     if not len(keys):
         return
     limits = np.iinfo(table.key_dtype)
@@ -268,6 +275,6 @@ def _damaged(name: str, what: str) -> ValueError:
 
 def _other(name: str, theirs: str, ours: str, wanted: str) -> ValueError:
     return ValueError(
-        f"table {name!r}: what is loaded was saved from a table {theirs}, this one {ours}: make it with {wanted}, or "
+        f"table {name!r}: what is loaded was saved from {theirs}, this one {ours}: make it with {wanted}, or "
         "load what was saved from such a table"
     )

@@ -183,7 +183,13 @@ class TableVariable(backend.Variable):
         )
 
     def assign(self, value):
-        """Replaces the table by what `numpy()` of this or an equal table gave."""
+        """Replaces the table by what `numpy()` gave of it, or of a table of the same kind, dimension and rows whose
+        ids fit its key type; on several ranks also by this rank's part of what it gave on one. A static table takes
+        an array of its shape too.
+
+        Raises:
+            ValueError: it is of another table, or damaged; the table is as it was.
+        """
         if isinstance(value, TableArray) and hasattr(value, "state"):
             self.table.set_state(value.state)
         elif self.is_static and tuple(np.shape(value)) == tuple(self.shape):

@@ -68,8 +68,8 @@ def test_key_types_that_fit(tmp_path, way, theirs, ours):
 @pytest.mark.parametrize(
     ("saved", "table", "words"),
     [
-        (lambda: static_table(3), hash_table, "from a table that is static, this one is hash: .*vocabulary_size"),
-        (hash_table, lambda: static_table(3), "from a table that is hash, this one is static: .*sok.DynamicVariable"),
+        (lambda: static_table(3), hash_table, "from a static table, this one is a hash table: .*vocabulary_size"),
+        (hash_table, lambda: static_table(3), "from a hash table, this one is a static table: .*sok.DynamicVariable"),
         (lambda: static_table(9), lambda: static_table(5), "of 9 rows, this one has 5 rows: .*vocabulary_size=9"),
         (lambda: static_table(9), lambda: static_table(20), "of 9 rows, this one has 20 rows: make it with 9 rows"),
     ],
