@@ -18,8 +18,8 @@ from sok.table_variable import TableVariable, from_keys
 def load_parquet(variable, path, *, key="key", vector="vector") -> int:
     """Writes rows from a Parquet file, or a folder of them: see `load_rows`. Needs pyarrow.
 
-    All files are read twice: what cannot be loaded is refused before anything changes. In memory are the keys of
-    all rows, 16 bytes each for a moment, and a few pieces of files.
+    All files are read twice, and must stay as they are meanwhile: what cannot be loaded is refused before anything
+    changes. In memory are the keys of all rows, for a moment several times, and a few pieces of files.
 
     Args:
         path: a file or folder of this machine, or a URL that pyarrow opens.
@@ -98,7 +98,8 @@ def _pieces(variable: TableVariable, file: Any, key: str, vector: str) -> Iterat
     """Keys and rows of a file, checked."""
     rows = max(1, imported.PIECE_BYTES // (8 * variable.dimension))
     position = 0
-    for batch in file.to_batches(schema=file.physical_schema, columns=[key, vector], batch_size=rows):
+    options = {"columns": [key, vector], "batch_size": rows, "batch_readahead": 2}
+    for batch in file.to_batches(schema=file.physical_schema, **options):
         ids, column = batch.column(key), batch.column(vector)
         if ids.null_count or column.null_count or column.flatten().null_count:
             raise ValueError(f"{file.path}: the columns {key!r} and {vector!r} may not have nulls")

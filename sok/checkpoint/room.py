@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Room in tables for rows to come: in all of them before the first row of one is written."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ class Room:
         if kind is None:
             return
         for table, count in reversed(self._planes_before):
-            _native.ops.sok_table_detach(table.handle, first=count)
+            # They stay if somebody dumps the table beside this load.
+            with contextlib.suppress(tf.errors.FailedPreconditionError):
+                _native.ops.sok_table_detach(table.handle, first=count)
 
     def for_planes(self, table: TableValue, planes: dict[str, tuple[int, float]]) -> None:
         """Adds those that are not there yet, of which each has a width and an initial value.

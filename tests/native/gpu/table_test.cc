@@ -120,6 +120,33 @@ TEST_P(DeviceTableTest, APlaneKeepsItsWidth) {
   EXPECT_EQ(table->plane_count(), 2) << "the table is unchanged";
 }
 
+TEST_P(DeviceTableTest, PlanesAreRefusedOrTakenBack) {
+  TestContext context;
+  auto table = make_device_table(context, config(4));
+  resolve_all(context, *table, {1, 2}, true);
+  expect_ok(table->attach_planes(context, {{"adam.m", 4, 0.0f}}));
+  const Contents before = contents_of(context, *table);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [bad, message] : std::vector<std::pair<PlaneSpec, std::string>>{
+           {{"adam.v", 1, 0.0f}, "table 'tested': plane 'adam.v' has width 4, not 1"},
+           {{"adam.v", 4, nan},
+            "table 'tested': plane 'adam.v' must start at a finite number, got nan"},
+       }) {
+    const Status status = table->attach_planes(context, {{"mine", 2, 1.0f}, bad});
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+    EXPECT_EQ(table->plane_count(), 2);
+  }
+  expect_ok(table->attach_planes(context, {{"adam.v", 4, 7.0f}, {"mine", 2, 1.0f}}));
+  table->detach_planes(2);
+  resolve_all(context, *table, {1, 2}, true);
+  expect_equal(before, contents_of(context, *table), 0);
+  expect_ok(table->attach_planes(context, {{"adam.v", 4, 0.5f}}));
+  Contents expected = before;
+  for (auto& [key, columns] : expected) columns.resize(12, 0.5f);
+  expect_equal(expected, contents_of(context, *table), 0);
+}
+
 // A deleted slot counts no more once an insertion has taken it: a table whose keys are replaced over
 // and over is not rebuilt for that.
 TEST_P(DeviceTableTest, ReusedSlotsAreNotCountedAsDeleted) {
