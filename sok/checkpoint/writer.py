@@ -49,9 +49,9 @@ def dump(
     """Writes tables, with their optimizer states, into a folder; `sok.load` reads it on any number of ranks.
 
     Every rank must call it, and writes what it keeps. A dump that is in the folder already stays readable
-    until the new one is complete, whatever happens in between; then it is removed. A second dump to the same
-    place waits for the first; one of another process is refused where folders have locks (URLs have none: let no
-    two jobs dump to one).
+    until the new one is complete, whatever happens in between; then it is removed, or by the next dump if a process
+    of this machine is loading it. A second dump to the same place waits for the first; one of another process is
+    refused where folders have locks (URLs have none: let no two jobs dump to one).
 
     Args:
         path: the folder, one that all ranks see and name alike, or a URL that fsspec opens ("s3://bucket/name").
