@@ -258,8 +258,6 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         if checked.is_whole and self.kept_here is not None:
             positions, keys = self.kept_here(keys)
             planes = {name: tf.gather(values, positions) for name, values in planes.items()}
-        # What does not fit must not leave its states behind.
-        _native.ops.sok_table_reserve(self.resource_handle, tf.size(keys, tf.int64))
         self.write(keys, planes, checked.initials, replace=True)
         return _native.ops.sok_table_set_seed(self.resource_handle, tf.constant(checked.seed, tf.int64))
 
