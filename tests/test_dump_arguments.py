@@ -89,6 +89,27 @@ def test_variables(dump, table):
         assert_refused(dump, lambda given=given: sok.load(dump, given), error, f"load_vars.*{match}")
 
 
+def test_one_table_under_two_names(tmp_path):
+    """A dump of both may go into two tables; only one of them could go into one."""
+    table, weight = sok.DynamicVariable(2, name="t"), tf.Variable([1.0, 2.0])
+    sok.assign(table, [1, 2], np.ones((2, 2)))
+    sok.dump(tmp_path, {"x": table, "y": table, "v": weight, "w": weight})
+    before = kinds.export_as_dict(table)
+    others = [sok.DynamicVariable(2), sok.DynamicVariable(2)]
+    weights = [tf.Variable([0.0, 0.0]), tf.Variable([0.0, 0.0])]
+    for kind, names, given in (
+        ("table", "'x' and 'y'", {"x": table, "y": table, "v": weights[0], "w": weights[1]}),
+        ("variable", "'v' and 'w'", {"x": others[0], "y": others[1], "v": weight, "w": weight}),
+    ):
+        match = f"load_vars has one {kind} under the names {names}, .*: give each a {kind} of its own"
+        with pytest.raises(ValueError, match=match):
+            sok.load(tmp_path, given)
+    kinds.assert_rows(kinds.export_as_dict(table), before)
+    sok.load(tmp_path, {"x": others[0], "y": others[1], "v": weights[0], "w": weights[1]})
+    for other in others:
+        kinds.assert_rows(kinds.export_as_dict(other), before)
+
+
 def test_an_optimizer_alone(tmp_path):
     """There may be no tables, if there is something else."""
     weight = tf.Variable([1.0])

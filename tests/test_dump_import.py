@@ -50,6 +50,15 @@ def test_dumps_of_sok2(tmp_path, table_name):
     np.testing.assert_array_equal(sok.export(static)[1], ROWS[:4])
 
 
+def test_one_table_under_two_names_of_sok2(tmp_path):
+    for name in ("x", "y"):
+        sok2_dump(tmp_path, name, np.arange(3), np.ones((3, 2), np.float32))
+    table = sok.DynamicVariable(2)
+    with pytest.raises(ValueError, match="load_vars has one table under the names 'x' and 'y'"):
+        sok.checkpoint.load_sok2(tmp_path, {"x": table, "y": table})
+    assert table.size == [0, 2]
+
+
 def test_damaged_dumps_of_sok2(tmp_path):
     table = sok.DynamicVariable(3, name="t")
     sok.assign(table, [7], [[1.0, 2.0, 3.0]])

@@ -162,13 +162,24 @@ def of_optimizer(held: manifest.Manifest) -> list[int]:
     return [i for i, v in enumerate(held.variables) if v.group == "optimizer"]
 
 
-def match_optimizer(held: manifest.Manifest, optimizer: Any, *, strict: bool, place: str) -> list[tuple[Any, int]]:
-    """As `match_variables`, for those of an optimizer that has been built."""
+# What makes an optimizer the one that was dumped.
+_BUILD = "build it with the same variables first"
+_BUILD_ANOTHER = "make a new optimizer, and build it with the same variables first"
+
+
+def match_optimizer(
+    held: manifest.Manifest, optimizer: Any, *, strict: bool, place: str, is_copy: bool = False
+) -> list[tuple[Any, int]]:
+    """As `match_variables`, for those of an optimizer that has been built.
+
+    Args:
+        is_copy: the caller's own has not been built yet.
+    """
     ours, theirs = variables.of_optimizer(optimizer), of_optimizer(held)
     if len(ours) != len(theirs) and (theirs or strict):
         raise ValueError(
-            f"{place}: the dump has {len(theirs)} variables of an optimizer, this one has {len(ours)}: give the "
-            "same one, build it with the same variables first (optimizer.build(variables)), or leave it out"
+            f"{place}: the dump has {len(theirs)} variables of an optimizer, this one has {len(ours)}: give the same "
+            f"one, {_BUILD if is_copy else _BUILD_ANOTHER} (optimizer.build(variables)), or leave it out"
         )
     pairs = list(zip(ours, theirs))
     _check_alike(held, pairs, place)

@@ -58,12 +58,13 @@ def load(
     be others than when it was written. What cannot be loaded is refused, on all ranks, before anything
     changes in any of the tables and variables. Only a file that changes after it was checked is found when a table
     that had rows has been emptied, which then has some of the dump's, or none.
-    If another thread trains the tables meanwhile, rows that it inserts stay beside those of the dump.
+    If another thread trains the tables meanwhile, rows that it inserts stay beside those of the dump; but a load that
+    is refused can take away rows and states that it has added since the call.
 
     Args:
         path, storage_options: as for `sok.dump`.
-        load_vars: tables and ordinary variables, or a dict from their names in the dump.
-        optimizer: gets its step and its variables back; it is built if it has not been.
+        load_vars: tables and ordinary variables, or a dict from their names in the dump, none under two names.
+        optimizer: gets its step and its variables back; it is built if it has not been, once these are known to fit.
         strict: every table and variable of the dump must be asked for, rows must have the type they were
             dumped with, and every state that the tables or the optimizer use must be there. False: what is
             not asked for is left, rows are converted, and missing states start anew, with a warning.
@@ -143,6 +144,8 @@ class _Load:
         self._values_only = variables.flag(values_only, "values_only")
         self._progress = bar
         self._tables, self._others = variables.named(load_vars, "load_vars")
+        for each in (self._tables, self._others):
+            variables.check_named_once(each, "load_vars")
         variables.check_given({**self._tables, **self._others}, optimizer, "load_vars")
         self._all = list(self._tables.values()) + list(self._others.values())
         self._communicator = comm.current()
@@ -156,6 +159,13 @@ class _Load:
             f"{self._storage.place}: the ranks do not see the same dump: it was replaced in this moment, or their "
             "folders of this name are not one folder",
         )
+        # Ranks add up what they know of a table by its place among the tables.
+        agreement.same_tables(
+            self._tables,
+            [self._strict, self._values_only],
+            f"{self._storage.place}: the ranks do not load the same tables in the same order with the same strict and "
+            "values_only",
+        )
         with agreement.step():
             matches = match_tables(
                 held, self._tables, optimizer, strict=self._strict, values_only=self._values_only,
@@ -166,6 +176,10 @@ class _Load:
             numbers = [number for _, number in ordinary]
             if optimizer is not None and not self._values_only:
                 numbers += of_optimizer(held)
+                is_copy = not variables.is_built(optimizer)
+                as_built = variables.built_copy(optimizer, self._all) if is_copy else optimizer
+                if as_built is not None:
+                    match_optimizer(held, as_built, strict=strict, place=self._storage.place, is_copy=is_copy)
         is_fresh = self._find_fresh(matches)
         fresh = [match for match, yes in zip(matches, is_fresh) if yes]
         others = [match for match, yes in zip(matches, is_fresh) if not yes]

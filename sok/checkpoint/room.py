@@ -16,11 +16,12 @@ class Room:
     """A block that makes room, and in which the first rows may be written.
 
     Memory stays, since later rows can have it. Planes that the block has added go again if it fails: otherwise a
-    table that has got nothing would have states, and another load be refused for them.
+    table that has got nothing would have states, and another load be refused for them. They stay if another thread
+    has added some after them, since the last ones only can go.
     """
 
     def __init__(self):
-        self._planes_before: list[tuple[TableValue, int]] = []
+        self._added: list[tuple[TableValue, set[str]]] = []
 
     def __enter__(self) -> "Room":
         return self
@@ -28,7 +29,11 @@ class Room:
     def __exit__(self, kind, *_):
         if kind is None:
             return
-        for table, count in reversed(self._planes_before):
+        for table, added in reversed(self._added):
+            names = list(table.planes())
+            count = len(names)
+            while names[count - 1] in added:
+                count -= 1
             # They stay if somebody dumps the table beside this load.
             with contextlib.suppress(tf.errors.FailedPreconditionError):
                 _native.ops.sok_table_detach(table.handle, first=count)
@@ -41,7 +46,7 @@ class Room:
                 finite.
             tf.errors.ResourceExhaustedError: there is no memory.
         """
-        self._planes_before.append((table, len(table.planes())))
+        self._added.append((table, set(planes) - set(table.planes())))
         nothing = {name: np.zeros((0, width), np.float32) for name, (width, _) in planes.items()}
         initials = {name: initial for name, (_, initial) in planes.items()}
         table.write(np.zeros(0, np.int64), nothing, initials, replace=False)

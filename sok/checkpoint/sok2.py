@@ -63,7 +63,7 @@ def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
 
     Args:
         path: the folder.
-        load_vars: tables, a list of them, or a dict from SOK 2's names.
+        load_vars: tables, a list of them, or a dict from SOK 2's names, none under two names.
         optimizer: a `sok.OptimizerWrapper` of the optimizer that SOK 2 trained them with; the states of rows
             are read too, where the dump has them. Its step is not in such a dump: `optimizer.iterations.assign(n)`
             sets it, which Adam and Adamax need. None: states start anew.
@@ -87,13 +87,21 @@ def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
     >>> sok.checkpoint.load_sok2(folder, sok.DynamicVariable(3, name="items"))
     {'items': 2}
     """
-    tables, others = variables.named(load_vars, "load_vars")
-    if others:
-        raise ValueError(f"SOK 2 dumps tables only, got {', '.join(others)}")
-    if optimizer is not None and not isinstance(optimizer, OptimizerWrapper):
-        raise TypeError(f"optimizer must be a sok.OptimizerWrapper, got {type(optimizer).__name__}")
-    folder = Path(os.fspath(path))
-    with Agreement(comm.current()).step():
+    agreement = Agreement(comm.current())
+    with agreement.step():
+        tables, others = variables.named(load_vars, "load_vars")
+        if others:
+            raise ValueError(f"SOK 2 dumps tables only, got {', '.join(others)}")
+        variables.check_named_once(tables, "load_vars")
+        if optimizer is not None and not isinstance(optimizer, OptimizerWrapper):
+            raise TypeError(f"optimizer must be a sok.OptimizerWrapper, got {type(optimizer).__name__}")
+        folder = Path(os.fspath(path))
+    agreement.same_tables(
+        tables,
+        [optimizer is not None],
+        f"{folder}: the ranks do not load the same tables in the same order, all or none with an optimizer",
+    )
+    with agreement.step():
         found = {name: _read(folder, name, table, optimizer) for name, table in tables.items()}
     imported.write([(tables[name], rows) for name, (rows, _) in found.items()])
     for _, anew in found.values():

@@ -55,6 +55,23 @@ def named(variables: Any, argument: str) -> tuple[dict[str, TableVariable], dict
     return tables, others
 
 
+def check_named_once(variables: dict[str, Any], argument: str) -> None:
+    """Refuses a variable under two names, of what is loaded: the last would take the place of the others.
+
+    Raises:
+        ValueError: there is one.
+    """
+    names: dict[int, str] = {}
+    for name, variable in variables.items():
+        other = names.setdefault(id(variable), name)
+        if other != name:
+            kind = "table" if isinstance(variable, TableVariable) else "variable"
+            raise ValueError(
+                f"{argument} has one {kind} under the names {other!r} and {name!r}, of which only the last would stay: "
+                f"give each a {kind} of its own"
+            )
+
+
 def flag(value: Any, argument: str) -> bool:
     """An argument that is True or False.
 
@@ -105,6 +122,28 @@ def build(optimizer: Any, variables: list[Any]) -> None:
         create(variables)
     elif not getattr(optimizer, "built", False):
         optimizer.build(variables)
+
+
+def is_built(optimizer: Any) -> bool:
+    """Whether an optimizer has its variables."""
+    if hasattr(optimizer, "built"):
+        return optimizer.built
+    # Of tf_keras, or a wrapper of one. Legacy ones have slots only.
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return bool(getattr(inner, "_built", False) or getattr(inner, "_slots", None))
+
+
+def built_copy(optimizer: Any, variables: list[Any]) -> Any:
+    """Another optimizer of the kind, built; None: this one cannot be copied.
+
+    An optimizer can be built once: what may be refused is tried with a copy.
+    """
+    try:
+        copy = type(optimizer).from_config(optimizer.get_config())
+    except Exception:  # whatever the code of a class that is not ours raises, or of a schedule that has no config
+        return None
+    build(copy, variables)
+    return copy
 
 
 def value_of(variable: Any) -> np.ndarray:

@@ -4,7 +4,6 @@
 
 import collections
 import contextlib
-import json
 import multiprocessing.pool
 import re
 import secrets
@@ -95,13 +94,6 @@ def _file_name(number: int, table: str, rank: int, piece: int) -> str:
     return f"{number:04d}-{readable}-{rank:05d}-{piece:06d}.safetensors"
 
 
-def _kind_of(table: Any) -> list[Any]:
-    """What must be equal on all ranks."""
-    attributes = table.attributes
-    kind = "static" if table.is_static else "hash"
-    return [kind, table.dimension, str(attributes.row_type), tf.as_dtype(table.key_dtype).name]
-
-
 class _Dump:
     """One rank's part. What has to be of the moment of the call happens in the constructor."""
 
@@ -141,8 +133,9 @@ class _Dump:
             "the ranks dump to different places: a dump needs one folder that all ranks see, under one name",
         )
         # Ranks put their shards of a table together by its place among the tables.
-        agreement.same(
-            json.dumps([self._values_only, {name: _kind_of(table) for name, table in tables.items()}]),
+        agreement.same_tables(
+            tables,
+            [self._values_only],
             f"{self.storage.place}: the ranks do not dump the same tables in the same order with the same values_only",
         )
         # What is in the way of others as long as this dump takes.

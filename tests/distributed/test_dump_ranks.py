@@ -3,9 +3,7 @@
 """Dumps of N ranks on M ranks: the same rows, states and step, and the same training afterwards."""
 
 import json
-import os
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,7 +13,7 @@ import tensorflow as tf
 from rows_of_ranks import assert_equal_tables
 
 import sok
-from sok.checkpoint import files, manifest, parts, reader, shards, writer
+from sok.checkpoint import files, manifest, parts, shards, writer
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
@@ -331,71 +329,3 @@ def test_a_rank_without_memory_stops_the_call_on_all(ranks, tmp_path):
     texts = ranks.run(no_snapshot, str(tmp_path / "d"), 1)
     assert texts[1] == "MemoryError: no memory for a copy"
     assert texts[0] == "RuntimeError: rank 1: MemoryError: no memory for a copy"
-
-
-def load_own_folder(folder):
-    trainer = Trainer("sgd", seed=9)
-    trainer.step(50)
-    before = trainer.contents()
-    try:
-        sok.load(f"{folder}/{sok.rank()}", trainer.variables)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}", before, trainer.contents()
-    return "", before, trainer.contents()
-
-
-def test_ranks_that_see_different_dumps(ranks, tmp_path):
-    for rank in range(ranks.size):
-        ranks.run(train_and_dump, str(tmp_path / str(rank)), "sgd")
-    for text, before, after in ranks.run(load_own_folder, str(tmp_path)):
-        assert "the ranks do not see the same dump" in text
-        assert "rank 1: data-" in text
-        assert_equal([after], [before], rtol=0, atol=0)
-
-
-def dump_elsewhere(folder):
-    """Each rank has a folder of its own of one name, as on machines without a common disk."""
-    trainer = Trainer("sgd")
-    trainer.step(0)
-    here = Path.cwd()
-    own = Path(folder, str(sok.rank()))
-    own.mkdir()
-    os.chdir(own)
-    parts.timeout_seconds, before = (lambda: 2.0), parts.timeout_seconds
-    try:
-        sok.dump("dump", trainer.variables)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    finally:
-        parts.timeout_seconds = before
-        os.chdir(here)
-    return ""
-
-
-def test_folders_that_are_not_one(ranks, tmp_path):
-    for text in ranks.run(dump_elsewhere, str(tmp_path)):
-        assert "a dump needs one folder that all ranks see" in text
-        assert "its folder of this name is another one" in text
-
-
-def dump_differently(folder, case):
-    """The rank with the highest number dumps something else."""
-    trainer = Trainer("sgd")
-    trainer.step(0)
-    tables, odd = trainer.tables[:2], sok.rank() == sok.size() - 1
-    passed = {"order": tables[::-1], "fewer": tables[:1], "values_only": tables}[case] if odd else tables
-    try:
-        sok.dump(folder, passed, values_only=odd and case == "values_only")
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
-@pytest.mark.parametrize("case", ["order", "fewer", "values_only"])
-def test_ranks_that_dump_different_things(ranks, tmp_path, case):
-    ranks.run(train_and_dump, str(tmp_path), "sgd")
-    before = reader.read_manifest(str(tmp_path))
-    for text in ranks.run(dump_differently, str(tmp_path), case):
-        assert text.startswith("ValueError")
-        assert "the ranks do not dump the same tables" in text
-    assert reader.read_manifest(str(tmp_path)) == before
