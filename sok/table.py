@@ -253,13 +253,27 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         part of a whole table. Arguments and errors as for `check_state`."""
         if not tf.executing_eagerly():
             return self._set_state_in_graph(state)
-        checked = self.check_state(state, part)
-        keys, planes = tf.constant(checked.keys), checked.planes()
-        if checked.is_whole and self.kept_here is not None:
-            positions, keys = self.kept_here(keys)
+        return self.set_checked(self.check_state(state, part))
+
+    def set_checked(self, checked: table_state.State):
+        """`set_state`, of what `check_state` gave."""
+        positions, keys = self._kept_of(checked)
+        planes = checked.planes()
+        if positions is not None:
             planes = {name: tf.gather(values, positions) for name, values in planes.items()}
         self.write(keys, planes, checked.initials, replace=True)
         return _native.ops.sok_table_set_seed(self.resource_handle, tf.constant(checked.seed, tf.int64))
+
+    def count_kept(self, checked: table_state.State) -> int:
+        """How many rows `set_checked` will write."""
+        return int(self._kept_of(checked)[1].shape[0])
+
+    def _kept_of(self, checked: table_state.State) -> tuple[tf.Tensor | None, tf.Tensor]:
+        """Positions of the rows that this rank keeps, None for all; and the keys under which it does."""
+        keys = tf.constant(checked.keys)
+        if checked.is_whole and self.kept_here is not None:
+            return self.kept_here(keys)
+        return None, keys
 
     def _set_state_in_graph(self, state: dict[str, tf.Tensor]):
         with tf.control_dependencies(table_state.require(state, self.origin, self.name)):

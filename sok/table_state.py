@@ -92,11 +92,19 @@ class State:
         parts = tf.split(tf.convert_to_tensor(self.states), widths, axis=1) if widths else []
         return {"values": self.values, **dict(zip(self.widths, parts))}
 
+    def check_distinct(self, name: str) -> None:
+        """Refuses a key that is repeated, for the table of this name, with a ValueError that has both."""
+        ordered = np.sort(self.keys)
+        again = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if len(again):
+            raise _damaged(name, f"the id {ordered[again[0]]} is repeated")
+
 
 def check(state: dict[str, Any], table: Origin, name: str, known: dict[str, tuple[int, float]], part: str) -> State:
     """Refuses a state that is damaged, or not one for a table.
 
-    Repeated keys are left to the op that writes rows, which refuses them before it writes.
+    Repeated keys are left to the op that writes rows, which refuses them before it writes this table; whoever
+    writes several calls `State.check_distinct`.
 
     Args:
         state: arrays by their names in `PARTS`.

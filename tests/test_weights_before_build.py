@@ -5,6 +5,7 @@ not exist yet, go with the states of rows."""
 
 import warnings
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -138,3 +139,80 @@ def test_another_optimizer_says_that_its_slots_start_anew(tmp_path, data):
     with pytest.warns(UserWarning, match="Skipping variable loading for optimizer 'sgd'.* slots start anew"):
         fit(other, data, 1)
     assert int(other.optimizer.iterations) == 4
+
+
+def rename(own):
+    own.move("1", "scale")
+
+
+def cut(own):
+    del own["1"]
+
+
+def add(own):
+    own["2"] = np.float32(1)
+
+
+def widen(own):
+    del own["1"]
+    own["1"] = np.ones(2, np.float32)
+
+
+def spell(own):
+    del own["1"]
+    own["1"] = "word"
+
+
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize("damage", [rename, cut, add, widen, spell])
+def test_a_loss_scale_that_is_none(tmp_path, data, damage, built):
+    """Neither left out in silence nor taken by halves; the optimizer inside gets its own."""
+    model = make("scaled")
+    fit(model, data, 3)
+    model.optimizer.dynamic_scale.assign(64.0)
+    model.save_weights(tmp_path / "m.weights.h5")
+    with h5py.File(tmp_path / "m.weights.h5", "r+") as file:
+        damage(file["optimizer/vars"])
+    other = make("scaled")
+    scale = other.optimizer.initial_scale
+
+    def build():
+        other.optimizer.build(other.trainable_variables)
+
+    def load_here():
+        other.load_weights(tmp_path / "m.weights.h5")
+
+    first, second = (build, load_here) if built else (load_here, build)
+    first()
+    with pytest.warns(UserWarning, match="Skipping .*'sok_adam.*saved one: its loss scale is as it was"):
+        second()
+    assert other.optimizer.built
+    assert int(other.optimizer.step_counter) == 0
+    assert float(other.optimizer.dynamic_scale) == scale
+    mine, theirs = (m.optimizer.inner_optimizer.variables for m in (other, model))
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(a, b)
+    fit(other, data, 1)
+    assert int(other.optimizer.step_counter) == 2
+
+
+@pytest.mark.parametrize(("saved", "target"), [("scaled", "adam"), ("adam", "scaled")])
+def test_with_and_without_a_loss_scale(tmp_path, data, saved, target):
+    model, other = make(saved), make(target)
+    fit(model, data, 1)
+    model.save_weights(tmp_path / "m.weights.h5")
+    other.load_weights(tmp_path / "m.weights.h5")
+    with pytest.warns(UserWarning, match="its loss scale is as it was"):
+        fit(other, data, 1)
+    assert int(other.optimizer.iterations) == 4
+
+
+def test_saved_before_the_first_step(tmp_path, data):
+    """There is no loss scale to miss."""
+    make("scaled").save_weights(tmp_path / "m.weights.h5")
+    other = make("scaled")
+    load(other, tmp_path / "m.weights.h5")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Skipping")
+        fit(other, data, 1)
+    assert int(other.optimizer.step_counter) == 2

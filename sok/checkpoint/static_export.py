@@ -83,7 +83,6 @@ class _PlainTable(tf.Module):
                 return tf.identity(flat)
         return tf.where(inside, flat, last + 1)
 
-
     def _out_of_range(self, flat: tf.Tensor, inside: tf.Tensor) -> tf.Tensor:
         """What the library says of the first id that is not inside."""
         outside = tf.where(tf.logical_not(inside))[:1, 0]

@@ -4,11 +4,13 @@
 
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+from sok.checkpoint.room import Room
 from sok.layers import beside
-from sok.table_state import OPTIONAL, PARTS
+from sok.table_state import OPTIONAL, PARTS, State
 from sok.variables import TableVariable
 
 
@@ -74,7 +76,7 @@ class TableMixin:
                 store[_entry(label, part)] = _to_bytes(value) if PARTS[part] == tf.string else value
 
     def load_own_variables(self, store):
-        # All is read and checked before anything is written.
+        # All is read and checked, and there is room for all, before anything is written.
         self._check_nothing_is_left(store)
         tables = {
             label: (table, _read(store, label, table, self.name))
@@ -85,8 +87,13 @@ class TableMixin:
             name: (variable, _read_variable(store, name, variable, self.name))
             for name, variable in self._other_variables().items()
         }
-        for table, state in tables.values():
-            table.table.load_state(state)
+        with Room() as room:
+            for table, state in tables.values():
+                room.for_rows(table.table, table.table.count_kept(state))
+                planes = {name: (width, state.initials[name]) for name, width in state.widths.items()}
+                room.for_planes(table.table, planes)
+            for table, state in tables.values():
+                table.table.set_checked(state)
         for variable, value in others.values():
             variable.assign(value)
 
@@ -150,16 +157,23 @@ def _read_variable(store: Any, name: str, variable: Any, layer: str) -> Any:
             f"layer {layer!r}: the variable {variable.path!r} has the shape {list(variable.shape)}, in the file "
             f"{list(value.shape)}"
         )
-    return value
+    try:
+        return keras.ops.convert_to_tensor(value, variable.dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"layer {layer!r}: the variable {variable.path!r} is {variable.dtype}, what the file holds cannot be: "
+            f"{error}"
+        ) from error
 
 
-def _read(store: Any, label: str, table: TableVariable, layer: str) -> dict[str, np.ndarray]:
+def _read(store: Any, label: str, table: TableVariable, layer: str) -> State:
     held = set(store.keys())
     parts = [part for part in PARTS if part not in OPTIONAL or _entry(label, part) in held]
     state = {part: np.asarray(_get(store, _entry(label, part), layer)) for part in parts}
     try:
         state.update({part: _from_bytes(state[part]) for part in parts if PARTS[part] == tf.string})
-        table.table.check_state(state, part="")
+        checked = table.table.check_state(state, part="")
+        checked.check_distinct(table.name)
     except ValueError as error:
         raise ValueError(f"layer {layer!r}: {error}") from error
-    return state
+    return checked

@@ -41,6 +41,10 @@ class Waiting:
         else:
             write(self._arrays, store)
 
+    @property
+    def has_arrays(self) -> bool:
+        return self._arrays is not None
+
     def finish(self) -> None:
         del self._optimizer.load_own_variables
         del self._optimizer.save_own_variables
@@ -50,15 +54,9 @@ class Waiting:
 
     def _assign(self) -> None:
         arrays, variables = self._arrays or [], self._optimizer.variables
-        fits = [tuple(variable.shape) == array.shape for variable, array in zip(variables, arrays)]
-        if not all(fits) or (self._optimizer.built and len(variables) != len(arrays)):
-            warnings.warn(
-                f"Skipping variable loading for optimizer {self._optimizer.name!r}, because its variables are not "
-                "those of the saved one: its step is as it was saved, its slots start anew",
-                stacklevel=2,
-            )
-            return
-        assign(variables, arrays)
+        if not self._optimizer.built:
+            arrays = arrays[: len(variables)]
+        assign(self._optimizer.name, variables, arrays, "its step is as it was saved, its slots start anew")
 
 
 def read(store: Any) -> list[np.ndarray] | None:
@@ -72,8 +70,29 @@ def write(arrays: list[np.ndarray], store: Any) -> None:
         store[str(number)] = array
 
 
-def assign(variables: list[Any], arrays: list[np.ndarray]) -> None:
-    """As many as there are; at once, not in the function that is being traced."""
+def assign(optimizer: str, variables: list[Any], arrays: list[np.ndarray] | None, otherwise: str) -> None:
+    """All of an optimizer's variables; at once, not in the function that is being traced.
+
+    Args:
+        arrays: what `read` gave. If they are not for these variables, none is assigned, and a warning says so, and
+            what is the case `otherwise`.
+    """
+    if arrays is None or len(arrays) != len(variables) or not all(map(_fits, variables, arrays)):
+        warnings.warn(
+            f"Skipping variable loading for optimizer {optimizer!r}, because its variables are not those of the "
+            f"saved one: {otherwise}",
+            stacklevel=2,
+        )
+        return
     with tf.init_scope():
         for variable, array in zip(variables, arrays):
             variable.assign(array)
+
+
+def _fits(variable: Any, array: np.ndarray) -> bool:
+    """The shape, and a number of the same kind."""
+    ours, theirs = tf.as_dtype(variable.dtype), tf.as_dtype(array.dtype)
+    return tuple(variable.shape) == array.shape and (ours.is_floating, ours.is_integer) == (
+        theirs.is_floating,
+        theirs.is_integer,
+    )

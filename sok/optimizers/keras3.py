@@ -18,6 +18,7 @@ from sok.optimizers.wrapper import SCALE_LINE, OptimizerWrapper
 class _Keras3Base(OptimizerWrapper):
     """What the wrappers with and without a loss scale share."""
 
+    name: str
     _saved: "_Saved | None" = None
 
     @classmethod
@@ -40,11 +41,13 @@ class _Keras3Base(OptimizerWrapper):
         _, dense = filter_variables(variables)
         self.inner_optimizer.build(dense)
         self._known = _Known(list(variables))
-        self.built = True
         if self._saved is not None:
-            before_build.assign(self._own_variables, self._saved.own)
+            # One saved before its first step has no variables either.
+            if self._saved.own != [] or self._saved.inner.has_arrays:
+                self._assign_own(self._saved.own)
             self._saved.inner.finish()
             self._saved = None
+        self.built = True
 
     def apply_gradients(self, grads_and_vars):
         gradients, variables = zip(*grads_and_vars)
@@ -90,15 +93,18 @@ class _Keras3Base(OptimizerWrapper):
 
     def save_own_variables(self, store):
         arrays = [v.numpy() for v in self._own_variables] if self._saved is None else self._saved.own
-        before_build.write(arrays, store)
+        before_build.write(arrays or [], store)
 
     def load_own_variables(self, store):
-        arrays = before_build.read(store) or []
+        arrays = before_build.read(store)
         if self.built:
-            before_build.assign(self._own_variables, arrays)
+            self._assign_own(arrays)
         else:
             # Those of the optimizer inside Keras loads next.
             self._saved = _Saved(arrays, before_build.Waiting(self.inner_optimizer))
+
+    def _assign_own(self, arrays: list[np.ndarray] | None) -> None:
+        before_build.assign(self.name, self._own_variables, arrays, "its loss scale is as it was")
 
     def get_config(self):
         return self._config(keras.saving.serialize_keras_object)
@@ -132,9 +138,10 @@ class _Keras3Base(OptimizerWrapper):
 
 @dataclasses.dataclass(frozen=True)
 class _Saved:
-    """What was loaded before the optimizer was built: its own variables, and who keeps those of the one inside."""
+    """What was loaded before the optimizer was built: its own variables, None if the file has others, and
+    who keeps those of the one inside."""
 
-    own: list[np.ndarray]
+    own: list[np.ndarray] | None
     inner: before_build.Waiting
 
 
@@ -177,7 +184,8 @@ class ScaledKeras3Wrapper(_Keras3Base, keras.optimizers.LossScaleOptimizer):
 
     @property
     def _own_variables(self):
-        return [self.step_counter, self.dynamic_scale] if self.built and self._is_dynamic else []
+        # From the middle of `build` on.
+        return [self.step_counter, self.dynamic_scale] if hasattr(self, "dynamic_scale") else []
 
     def build(self, variables):
         if not self.built and self._is_dynamic:
