@@ -1,13 +1,14 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dot interaction of at most 32 vectors of a 16-bit type, on the tensor cores (compute
-// capability 8.0 and later): a warp an example, whose vectors are in registers. (Those that also
-// stand beside the products are read again.)
+// The dot interaction of at most 32 vectors on the tensor cores (compute capability 8.0 and later):
+// a warp an example, whose vectors are in registers. (Those that also stand beside the products are
+// read again.)
 //
-// The instruction multiplies a 16 x 16 matrix with a 16 x 8 one. Which element of them a lane holds
-// is fixed, but the order of the dimension that is summed over, and that of the result's columns,
-// is ours: they are chosen such that what a lane holds is 16 bytes of a vector.
+// An instruction multiplies a matrix of 16 rows with one of 8 columns; what is summed over are 32
+// bytes, 16 elements of 16 bits or 8 floats. Which words of them a lane holds is fixed, but the
+// order of what is summed over, and that of the result's columns, is ours: they are chosen such
+// that what a lane holds is 16 bytes of a vector.
 #ifndef SOK_CUDA_INTERACTION_TENSOR_CUH_
 #define SOK_CUDA_INTERACTION_TENSOR_CUH_
 
@@ -22,39 +23,61 @@
 namespace sok::cuda::tensor {
 
 constexpr int kMost = 32;  // vectors
-constexpr int kPiece = 8;  // columns of 16 bytes
 constexpr std::size_t kPieceBytes = 16;
+template <typename T>
+constexpr int kPiece = kPieceBytes / sizeof(T);  // columns of it
 constexpr int kMostPairs = kMost * (kMost - 1) / 2;
 
-// sums += a b. Of a, row g = lane / 4 and its columns 2 q, 2 q + 1 with q = lane % 4 are in a[0],
-// row g + 8 in a[1], the columns 8 later in a[2] and a[3]; of b, column g and the rows 2 q, 2 q + 1
-// are in b[0], the rows 8 later in b[1]; of the sums, row g and the columns 2 q, 2 q + 1 come
-// first, then row g + 8.
+// sums += a b. Of a, row g = lane / 4 and its word q = lane % 4 are in a[0], of row g + 8 in a[1],
+// the words 4 later in a[2] and a[3]; of b, column g and word q are in b[0], the word 4 later in
+// b[1]; of the sums, row g and the columns 2 q, 2 q + 1 come first, then row g + 8.
+#define SOK_MULTIPLY_ADD(shape, sums, a, b)                                       \
+  asm volatile("mma.sync.aligned." shape                                          \
+               " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+// What the instruction leaves of a float: it looks at the upper 19 bits.
+__device__ __forceinline__ unsigned remainder(unsigned word) {
+  const float all = __uint_as_float(word), seen = __uint_as_float(word & 0xffffe000u);
+  return all == seen ? 0 : __float_as_uint(all - seen);
+}
+
 template <typename T>
 __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4],
                                              const unsigned (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, Half>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.f16.f16.f32", sums, a, b);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.bf16.bf16.f32", sums, a, b);
   } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    // Three products of upper parts and remainders; the fourth is below a float's last bit.
+    const unsigned rest_a[4] = {remainder(a[0]), remainder(a[1]), remainder(a[2]), remainder(a[3])};
+    const unsigned rest_b[2] = {remainder(b[0]), remainder(b[1])};
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, rest_a, b);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a, rest_b);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a, b);
   }
 #endif
 }
+#undef SOK_MULTIPLY_ADD
 
-__device__ __forceinline__ unsigned pack(std::uint16_t low, std::uint16_t high) {
-  return low | static_cast<unsigned>(high) << 16;
+template <typename T>
+__device__ __forceinline__ uint4 words_of(const T (&piece)[kPiece<T>]) {
+  unsigned words[4];
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    if constexpr (sizeof(T) == 4) {
+      words[w] = __float_as_uint(piece[w]);
+    } else {
+      words[w] = piece[2 * w].bits | static_cast<unsigned>(piece[2 * w + 1].bits) << 16;
+    }
+  }
+  return {words[0], words[1], words[2], words[3]};
 }
 
-// Eight columns of a vector, zeros where there are none.
+// Sixteen bytes of a vector, zeros where there are none.
 struct Piece {
   unsigned words[4] = {};
 
@@ -68,7 +91,7 @@ struct Piece {
 // ---- forward ----------------------------------------------------------------------------------
 //
 // Both matrices are vectors, so one piece serves as either: of each eight vectors lane (g, q) holds
-// columns [8 q, 8 q + 8) of vector g, which are two steps of the sum. kHalves: of 16 vectors each.
+// piece q of vector g, which is two steps of the sum. kHalves: of 16 vectors each.
 
 template <typename T, int kHalves>
 __global__ void __launch_bounds__(kInteractionWarps* kWarp, 3)
@@ -86,13 +109,13 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 3)
   for (std::int64_t example = thread_index() / kWarp; example < call.batch;
        example += thread_count() / kWarp) {
     float sums[kHalves][kEights][4] = {};
-    for (std::int64_t first = 0; first < call.width; first += kAhead * 4 * kPiece) {
+    for (std::int64_t first = 0; first < call.width; first += kAhead * 4 * kPiece<T>) {
       Piece pieces[kAhead][kEights];
 #pragma unroll
       for (int s = 0; s < kAhead; ++s) {
 #pragma unroll
         for (int e = 0; e < kEights; ++e) {
-          const std::int64_t column = first + (4 * s + q) * kPiece;
+          const std::int64_t column = first + (4 * s + q) * kPiece<T>;
           const bool here = vectors[e] != nullptr && column < call.width;
           pieces[s][e] = Piece(here ? vectors[e] + example * call.width + column : nullptr);
         }
@@ -137,36 +160,51 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 3)
 
 // ---- backward ---------------------------------------------------------------------------------
 //
-// (gradients of pairs, a symmetric matrix in shared memory) x (vectors). Lane (g, q) holds eight
-// columns of the vectors that its rows of the second matrix are: number t of them is the lane's
-// column of the t-th product, and the sums of eight products are eight neighbouring columns of a
-// gradient.
+// (gradients of pairs, a symmetric matrix in shared memory) x (vectors). Lane (g, q) holds a piece of
+// the vectors that its words of the second matrix are: column number t of it is the lane's column
+// of the t-th product, and the sums of a piece's products are a piece of a gradient.
 
+template <typename T>
+constexpr int kInWord = 4 / sizeof(T);  // elements
 // Elements of a row of the matrix, such that eight rows' words lie in different banks.
-constexpr int kStride = kMost + 8;
+template <typename T>
+constexpr int kStride = kMost + 4 * kInWord<T>;
+
+// Word t of a lane's column of the second matrix, from the pieces of the vectors it consists of.
+template <typename T>
+__device__ __forceinline__ unsigned column_word(const Piece* pieces, int t) {
+  if constexpr (kInWord<T> == 2) {
+    return __byte_perm(pieces[0].words[t / 2], pieces[1].words[t / 2],
+                       t % 2 == 0 ? 0x5410 : 0x7632);
+  } else {
+    return pieces[0].words[t];
+  }
+}
 
 template <typename T, int kHalves>
 __global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
     interaction_gradients_kernel(const __grid_constant__ InteractionArgs call,
                                  const __grid_constant__ InteractionGradients gradients,
                                  const T* gradient) {
-  constexpr int kSlots = 4 * kHalves, kColumns = 8 * kPiece;
+  constexpr int kSlots = 4 * kHalves, kSteps = kSlots / (2 * kInWord<T>);
+  constexpr int kColumns = 8 * kPiece<T>;
   __shared__ std::uint16_t places[kMostPairs];
-  __shared__ __align__(4) std::uint16_t matrices[kInteractionWarps][kMost * kStride];
-  std::uint16_t* of_pairs = matrices[threadIdx.x / kWarp];
+  __shared__ __align__(4) T matrices[kInteractionWarps][kMost * kStride<T>];
+  T* of_pairs = matrices[threadIdx.x / kWarp];
   for (int i = threadIdx.x; i < call.count; i += blockDim.x) {
     for (int j = i + 1; j < call.count; ++j) {
       places[pair_place(i, j, call.count)] = static_cast<std::uint16_t>(i << 8 | j);
     }
   }
   // No pair: stays zero.
-  for (int at = threadIdx.x; at < kInteractionWarps * kMost * kStride; at += blockDim.x) {
-    matrices[0][at] = 0;
+  for (int at = threadIdx.x; at < kInteractionWarps * kMost * kStride<T>; at += blockDim.x) {
+    matrices[0][at] = T{};
   }
   __syncthreads();
   const int lane = threadIdx.x % kWarp, g = lane / 4, q = lane % 4;
+  // Slots are in the order of steps, the two words of a step, the elements of a word.
   const auto vector_of = [&](int slot) {
-    return slot / 4 * 16 + slot % 4 / 2 * 8 + 2 * q + slot % 2;
+    return (slot / kInWord<T> * 4 + q) * kInWord<T> + slot % kInWord<T>;
   };
   const T* vectors[kSlots];
 #pragma unroll
@@ -181,7 +219,7 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
     const std::int64_t row = example * call.width;
     Piece pieces[kSlots];
     const auto load = [&](std::int64_t first) {
-      const std::int64_t column = first + block * kPiece;
+      const std::int64_t column = first + block * kPiece<T>;
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
         const bool here = vectors[s] != nullptr && column < call.width;
@@ -193,7 +231,7 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
     __syncwarp();
     for (int p = lane; p < pair_count(call.count); p += kWarp) {
       const int i = places[p] >> 8, j = places[p] & 0xff;
-      of_pairs[i * kStride + j] = of_pairs[j * kStride + i] = of_copies[call.copied() + p].bits;
+      of_pairs[i * kStride<T> + j] = of_pairs[j * kStride<T> + i] = of_copies[call.copied() + p];
     }
     __syncwarp();
     for (std::int64_t first = 0; first < call.width; first += kColumns) {
@@ -201,25 +239,23 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
       // A half at a time: registers for the sums of both would leave room for fewer warps.
 #pragma unroll 1
       for (int h = 0; h < kHalves; ++h) {
-        unsigned a[kHalves][4];
+        unsigned a[kSteps][4];
 #pragma unroll
-        for (int step = 0; step < kHalves; ++step) {
+        for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
-            const int i = 16 * h + k % 2 * 8 + g, j = 16 * step + k / 2 * 8 + 2 * q;
-            a[step][k] = *reinterpret_cast<const unsigned*>(of_pairs + i * kStride + j);
+            const T* of_row = of_pairs + (16 * h + k % 2 * 8 + g) * kStride<T>;
+            a[step][k] = reinterpret_cast<const unsigned*>(of_row)[8 * step + k / 2 * 4 + q];
           }
         }
-        float sums[kPiece][4] = {};
+        float sums[kPiece<T>][4] = {};
 #pragma unroll
-        for (int t = 0; t < kPiece; ++t) {
-          const auto both = [&](int slot) {
-            return __byte_perm(pieces[slot].words[t / 2], pieces[slot + 1].words[t / 2],
-                               t % 2 == 0 ? 0x5410 : 0x7632);
-          };
+        for (int t = 0; t < kPiece<T>; ++t) {
 #pragma unroll
-          for (int step = 0; step < kHalves; ++step) {
-            const unsigned b[2] = {both(4 * step), both(4 * step + 2)};
+          for (int step = 0; step < kSteps; ++step) {
+            const Piece* of_step = pieces + 2 * kInWord<T> * step;
+            const unsigned b[2] = {column_word<T>(of_step, t),
+                                   column_word<T>(of_step + kInWord<T>, t)};
             multiply_add<T>(sums[t], a[step], b);
           }
         }
@@ -230,20 +266,16 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
           T* to = static_cast<T*>(gradients.of_vectors[i]) + row;
 #pragma unroll
           for (int side = 0; side < 2; ++side) {
-            const std::int64_t column = first + (4 * side + q) * kPiece;
+            const std::int64_t column = first + (4 * side + q) * kPiece<T>;
             if (column >= call.width) continue;
-            unsigned out[kPiece / 2];
+            T out[kPiece<T>];
 #pragma unroll
-            for (int t = 0; t < kPiece; t += 2) {
-              float low = sums[t][2 * r + side], high = sums[t + 1][2 * r + side];
-              if (i < call.beside) {
-                const T* of_copy = of_copies + i * call.width + column + t;
-                low += to_float(of_copy[0]);
-                high += to_float(of_copy[1]);
-              }
-              out[t / 2] = pack(from_float<T>(low).bits, from_float<T>(high).bits);
+            for (int t = 0; t < kPiece<T>; ++t) {
+              float sum = sums[t][2 * r + side];
+              if (i < call.beside) sum += to_float(of_copies[i * call.width + column + t]);
+              out[t] = from_float<T>(sum);
             }
-            *reinterpret_cast<uint4*>(to + column) = {out[0], out[1], out[2], out[3]};
+            *reinterpret_cast<uint4*>(to + column) = words_of(out);
           }
         }
       }
@@ -255,19 +287,15 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
 
 template <typename Pointer>
 bool suits(const Interaction& call, const std::vector<Pointer>& pointers) {
-  return row_type_bytes(call.type) == 2 && call.count() <= kMost &&
-         in_pieces(call, pointers, kPieceBytes);
+  return call.count() <= kMost && in_pieces(call, pointers, kPieceBytes);
 }
 
 // Calls f(type, halves).
 template <typename F>
 Status with_halves(const Interaction& call, F&& f) {
-  return with_row_type(call.type, [&](auto type) -> Status {
-    if constexpr (sizeof type == 2) {
-      if (call.count() <= 16) return f(type, std::integral_constant<int, 1>{});
-      return f(type, std::integral_constant<int, 2>{});
-    }
-    return {};
+  return with_row_type(call.type, [&](auto type) {
+    return call.count() <= 16 ? f(type, std::integral_constant<int, 1>{})
+                              : f(type, std::integral_constant<int, 2>{});
   });
 }
 
