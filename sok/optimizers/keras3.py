@@ -84,7 +84,8 @@ class _Keras3Base(OptimizerWrapper):
         if dense:
             self.inner_optimizer.apply(*map(list, zip(*dense)))
         else:
-            self.inner_optimizer.iterations.assign_add(1)
+            # TensorFlow's variable adds in place; Keras's would read, cast, add and assign.
+            self.inner_optimizer.iterations.value.assign_add(tf.constant(1, tf.int64))
 
     def finalize_variable_values(self, var_list):
         self.inner_optimizer.finalize_variable_values(filter_variables(var_list)[1])
