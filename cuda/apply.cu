@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The last kernels of the merge that updates at once (merge_update.cu): singles, partial, segments.
+#include <algorithm>
+
 #include "cuda/launch.cuh"
 #include "cuda/merge.cuh"
 #include "cuda/merge_update.cuh"
@@ -118,13 +120,12 @@ __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
 }
 
 // The sum of `count` contributions from `place` on, in their order, at columns [c, c + V). The
-// lanes of the tile read the addresses together; then several gradients are on their way at a time.
+// lanes of the tile read the addresses together; then kAhead gradients are on their way at a time.
 // All lanes call it, also those whose columns lie past the width.
-template <int V>
+template <int V, std::uint32_t kAhead>
 __device__ __forceinline__ Vec<V> sum_contributions(const Scratch& scratch, const Tile& tile,
                                                     std::uint32_t place, std::uint32_t count,
                                                     std::int64_t c, std::int64_t width) {
-  constexpr std::uint32_t kAhead = 8;
   Vec<V> total{};
   for (std::uint32_t base = 0; base < count; base += tile.lanes) {
     const std::uint32_t here = min(count - base, static_cast<std::uint32_t>(tile.lanes));
@@ -171,27 +172,40 @@ __device__ __forceinline__ Vec<V> sum_pieces(const Scratch& scratch, std::uint32
   return total;
 }
 
+// A block a piece: its tiles share the contributions, and their sums meet in shared memory.
 template <int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
     partial_kernel(const __grid_constant__ Tables<Where> tables, Scratch scratch) {
+  __shared__ float sums[tuning::kBlock * V];
   const auto pieces = static_cast<std::int64_t>(scratch.counters->pieces);
-  const Tile tile(32);
-  for (std::int64_t p = thread_index() / 32; p < pieces; p += thread_count() / 32) {
+  const Tile tile(tables[0].lanes);
+  const int columns = tile.lanes * V;
+  const std::uint32_t tiles = tuning::kBlock / tile.lanes, number = threadIdx.x / tile.lanes;
+  for (std::int64_t p = blockIdx.x; p < pieces; p += gridDim.x) {
     const Piece piece = scratch.pieces[p];
-    const std::int64_t width = tables[piece.table].table->width;
-    for (std::int64_t first = 0; first < width; first += 32 * V) {
-      const std::int64_t c = first + tile.lane * V;
-      const Vec<V> sum = sum_contributions<V>(scratch, tile, piece.place, piece.count, c, width);
-      if (c < width) store<float, V>(scratch.partials + p * scratch.partial_width + c, sum);
+    const std::int64_t width = tables[piece.table].width;
+    const std::uint32_t share = (piece.count + tiles - 1) / tiles;
+    const std::uint32_t begin = min(number * share, piece.count);
+    const std::uint32_t count = min(share, piece.count - begin);
+    for (std::int64_t first = 0; first < width; first += columns) {
+      const Vec<V> sum = sum_contributions<V, 16>(scratch, tile, piece.place + begin, count,
+                                                  first + tile.lane * V, width);
+      __syncthreads();  // the sums before these have been read
+      for (int i = 0; i < V; ++i) sums[threadIdx.x * V + i] = sum.x[i];
+      __syncthreads();
+      const int column = threadIdx.x;
+      if (column >= columns || first + column >= width) continue;
+      float total = 0;
+      for (std::uint32_t t = 0; t * share < piece.count; ++t) total += sums[t * columns + column];
+      scratch.partials[p * scratch.partial_width + first + column] = total;
     }
   }
 }
 
-// A warp has kSegmentsAWarp rows: there are fewer of these, and each takes longer.
+// As many rows a warp as keep all of them busy, up to kSegmentsAWarp.
 template <typename O, typename T, int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock, 3)
     segments_kernel(const __grid_constant__ Tables<Where> tables, Scratch scratch) {
-  constexpr int kRows = tuning::kSegmentsAWarp;
   __shared__ Compaction<Segment> compaction;
   const std::int64_t count = scratch.counters->segments();
   const float scale = *tables.scalars.scale;
@@ -199,10 +213,12 @@ __global__ void __launch_bounds__(tuning::kBlock, 3)
   const int lane = threadIdx.x % kWarp;
   const Tile tile(tables[0].lanes);
   const std::int64_t warps = thread_count() / kWarp;
-  for (std::int64_t first = thread_index() / kWarp * kRows; first < count; first += warps * kRows) {
+  const std::int64_t share = std::max<std::int64_t>((count + warps - 1) / warps, tile.tiles);
+  const int each = static_cast<int>(std::min<std::int64_t>(share, tuning::kSegmentsAWarp));
+  for (std::int64_t first = thread_index() / kWarp * each; first < count; first += warps * each) {
     Segment segment{};
     int number = -1;
-    if (lane < kRows && first + lane < count) {
+    if (lane < each && first + lane < count) {
       segment = scratch.segments[first + lane];
       number = static_cast<int>(segment.table);
       tables[number].places[segment.row] = 0;
@@ -217,8 +233,8 @@ __global__ void __launch_bounds__(tuning::kBlock, 3)
         const Row rows[1] = {from.row};
         update_rows<O, T, V, 1>(optimizer, common, update, tile, rows, [&](int, std::int64_t c) {
           Vec<V> g =
-              from.count <= tuning::kPiece
-                  ? sum_contributions<V>(scratch, tile, from.place, from.count, c, update.width)
+              from.count <= tuning::kAlone
+                  ? sum_contributions<V, 8>(scratch, tile, from.place, from.count, c, update.width)
                   : sum_pieces<V>(scratch, from.first_piece, from.count, c, update.width);
           for (int i = 0; i < V; ++i) g.x[i] *= scale;
           return g;
@@ -243,8 +259,9 @@ Status apply(Context& context, const Kind& kind, const Features& features,
         const Tables<Where> of_launch{scalars, tables.list<Where>()};
         SOK_RETURN_IF_ERROR(launch(context, "singles", singles_kernel<O, T, V, Where>, args.ids,
                                    tuning::kBlock, args, of_launch, scratch));
-        SOK_RETURN_IF_ERROR(launch(context, "partial", partial_kernel<V, Where>, pieces * kWarp,
-                                   tuning::kBlock, of_launch, scratch));
+        SOK_RETURN_IF_ERROR(launch_blocks(context, "partial", partial_kernel<V, Where>,
+                                          std::min(pieces, tuning::kBusyBlocks), tuning::kBlock, 0,
+                                          of_launch, scratch));
         return launch(context, "segments", segments_kernel<O, T, V, Where>,
                       ids / 2 / tuning::kSegmentsAWarp * kWarp + kWarp, tuning::kBlock, of_launch,
                       scratch);

@@ -181,8 +181,14 @@ __device__ __forceinline__ unsigned column_word(const Piece* pieces, int t) {
   }
 }
 
+// Blocks on a multiprocessor: floats need registers for what the instruction leaves of them.
+template <typename T>
+constexpr int gradient_blocks() {
+  return sizeof(T) == 4 ? 2 : 4;
+}
+
 template <typename T, int kHalves>
-__global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
+__global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>())
     interaction_gradients_kernel(const __grid_constant__ InteractionArgs call,
                                  const __grid_constant__ InteractionGradients gradients,
                                  const T* gradient) {

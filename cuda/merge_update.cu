@@ -9,7 +9,7 @@
 //   segment   the count of every row with several ids becomes a place; long segments are cut
 //   singles   every id that is alone with its row updates it; every other id puts the address of
 //             its bag's gradient into its place
-//   partial   the pieces of long segments are summed, a tile a piece
+//   partial   the pieces of long segments are summed, a block a piece
 //   segments  a tile a row: the sum of its segment, or of its pieces, then the optimizer
 #include <cub/block/block_scan.cuh>
 #include <map>
@@ -24,11 +24,49 @@
 namespace sok::cuda {
 namespace {
 
+// Ranks of a block's ids among those of their rows. The block counts its own ids of a row in shared
+// memory first: of a row that many ids have, the device would otherwise serve one atomic operation
+// after the other.
+class BlockRanks {
+ public:
+  // All threads call it together. `tag`: that of the id's row, null without one.
+  __device__ __forceinline__ std::uint32_t take(std::uint32_t* tag) {
+    __syncthreads();  // what a call before this one left has been read
+    for (int s = threadIdx.x; s < kSlots; s += blockDim.x) slots_[s] = {};
+    __syncthreads();
+    int slot = 0;
+    std::uint32_t rank = 0;
+    if (tag != nullptr) {
+      const auto key = reinterpret_cast<unsigned long long>(tag);
+      slot = static_cast<int>((key >> 2) * 0x9e3779b97f4a7c15ULL >> (64 - kSlotBits));
+      for (;; slot = (slot + 1) % kSlots) {
+        const unsigned long long before = atomicCAS(&slots_[slot].tag, 0ULL, key);
+        if (before == 0 || before == key) break;
+      }
+      rank = atomicAdd(&slots_[slot].count, 1u);
+    }
+    __syncthreads();
+    if (tag != nullptr && rank == 0) slots_[slot].first = atomicAdd(tag, slots_[slot].count);
+    __syncthreads();
+    if (tag != nullptr) rank += slots_[slot].first;
+    return rank;
+  }
+
+ private:
+  static constexpr int kSlotBits = 9, kSlots = 1 << kSlotBits;  // twice as many as threads
+  struct Slot {
+    unsigned long long tag;
+    std::uint32_t count, first;
+  };
+  Slot slots_[kSlots];
+};
+
 template <typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
     collect_kernel(const __grid_constant__ FeatureLaunch<Where> args, Scratch scratch,
                    StepScalars scalars) {
-  const std::int64_t padded = (args.ids + 31) / 32 * 32;
+  __shared__ BlockRanks ranks;
+  const std::int64_t padded = (args.ids + blockDim.x - 1) / blockDim.x * blockDim.x;
   for (std::int64_t p = thread_index(); p < padded; p += thread_count()) {
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p < args.ids ? p : args.ids - 1);
     const TableView& table = *feature.table;
@@ -37,9 +75,10 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const Key id = has_id ? feature.bags.ids[i] : 0;
     const FoundOrInserted found = insert_row(table, has_id, id, i);
     initialize_inserted_of_any_table(feature.table, found.inserted, id, found.row);
+    const std::uint32_t rank = ranks.take(found.row == kNoRow ? nullptr : feature.tags + found.row);
     if (p >= args.ids) continue;
     scratch.rows[p] = found.row;
-    scratch.ranks[p] = found.row == kNoRow ? 0 : atomicAdd(feature.tags + found.row, 1u);
+    scratch.ranks[p] = rank;
   }
 }
 
@@ -107,7 +146,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
       const unsigned long long at = block_start + before[u];
       Segment& segment = segments[u];
       segment.place = static_cast<std::uint32_t>(at);
-      if (segment.count > tuning::kPiece) cut(scratch, &segment);
+      if (segment.count > tuning::kAlone) cut(scratch, &segment);
       scratch.segments[at >> 32] = segment;
       *tags[u] = segment.place;
     }
@@ -146,7 +185,7 @@ Status prepare(Context& context, const Kind& kind, Group* group) {
   const std::int64_t ids = group->ids;
   if (ids >= 0xffffffffLL)
     return invalid_argument("Update: ", ids, " ids in one batch, fewer than 2^32 - 1");
-  group->pieces = 2 * ids / tuning::kPiece + 2;
+  group->pieces = ids / tuning::kPiece + ids / tuning::kAlone + 1;
   Arena& arena = group->arena;
   Scratch& scratch = group->scratch;
   arena.ask(1, &scratch.counters);

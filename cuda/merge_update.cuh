@@ -21,7 +21,7 @@ struct Segment {
   std::uint32_t table;
   std::uint32_t place;  // of its first contribution
   std::uint32_t count;
-  std::uint32_t first_piece;  // if it has more than tuning::kPiece
+  std::uint32_t first_piece;  // if it has more than tuning::kAlone
 };
 
 struct Piece {

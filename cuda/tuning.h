@@ -5,6 +5,8 @@
 #ifndef SOK_CUDA_TUNING_H_
 #define SOK_CUDA_TUNING_H_
 
+#include <cstdint>
+
 namespace sok::cuda::tuning {
 
 // Threads of a block in kernels that are bound by memory latency.
@@ -13,6 +15,7 @@ constexpr int kBlock = 256;
 // Warps that keep one of the larger devices busy: 132 multiprocessors of 64 warps. Work is cut
 // finer while there are fewer units than that.
 constexpr int kBusyWarps = 2 * 132 * 64;
+constexpr std::int64_t kBusyBlocks = kBusyWarps * 32 / kBlock;
 
 // Features, or tables, whose descriptors are parameters of a launch: they are copied at every launch,
 // so that more of them are better read from device memory.
@@ -30,10 +33,12 @@ constexpr int kCopyBlocks = 2;
 constexpr int kCopyBusyWarps = 132 * kCopyBlocks * kCopyWarps;
 constexpr int kCopyFrom = 512;  // bytes of a row: for shorter ones loads are as fast
 
-// Contributions of one row that one tile adds up alone; longer segments are cut into pieces.
-constexpr int kPiece = 64;
+// Contributions of one row that one tile adds up alone. More are added up by blocks, of which each
+// takes so many at most.
+constexpr int kAlone = 64;
+constexpr int kPiece = 512;
 
-// Rows with several contributions that a warp updates: few, for there are few of them.
+// Rows with several contributions that a warp updates at most: few, for there are few of them.
 constexpr int kSegmentsAWarp = 8;
 
 }  // namespace sok::cuda::tuning

@@ -14,13 +14,19 @@ host, by which the table finds them.
 """
 
 import collections
+import itertools
 import json
 import pathlib
 import sys
 import time
 
-PHASES = [f"b, {table}, {what}" for table in ("static", "hash") for what in ("lookup", "step")]
-PHASES += [phase.replace("b,", "c,") for phase in PHASES] + ["c, TensorFlow, step"]
+CASES = (("b", "power"), ("c", "power"), ("c", "uniform"))
+PHASES = [
+    f"{name} {dist}, {table}, {what}"
+    for name, dist in CASES
+    for table, what in [*itertools.product(("static", "hash"), ("lookup", "step")), ("TensorFlow", "step")]
+    if (name, table) != ("b", "TensorFlow")
+]
 PAUSE = 0.3
 
 
@@ -47,9 +53,9 @@ def run(folder):
     import with_tensorflow
 
     tf.config.set_soft_device_placement(False)
-    for name in "bc":
+    for name, dist in CASES:
         case = recipe.CASES[name]
-        batch = recipe.batch(name, "power", 0)
+        batch = recipe.batch(name, dist, 0)
         hotness = case["ids"] // case["batch"]
         ids = [tf.identity(tf.constant(values.reshape(-1, hotness), tf.int64)) for values, _ in batch]
         upstream = [tf.random.normal((case["batch"], case["dim"])) for _ in ids]
@@ -82,13 +88,15 @@ def run(folder):
             phase(lookup)
             phase(step)
             del lookup, step, tables, optimizer
-    values, lengths = batch[0]
-    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    peer = with_tensorflow.tensorflow_step(case["rows"], case["dim"], splits)
-    arguments = (tf.identity(tf.constant(values, tf.int64)), upstream[0])
-    for _ in range(10):
-        peer(*arguments)
-    phase(lambda: peer(*arguments))
+        if name == "c":
+            values, lengths = batch[0]
+            splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+            peer = tf.function(with_tensorflow.tensorflow_step(case["rows"], case["dim"], splits))
+            arguments = (tf.identity(tf.constant(values, tf.int64)), upstream[0])
+            for _ in range(10):
+                peer(*arguments)
+            phase(lambda peer=peer, arguments=arguments: peer(*arguments))
+            del peer
 
 
 FIT_STEPS = 20

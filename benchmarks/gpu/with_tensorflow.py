@@ -10,6 +10,7 @@ Prints one JSON object a line. A time is the median over rounds of a step's shar
 programs compared take turns, a round each.
 """
 
+import functools
 import gc
 import itertools
 import json
@@ -23,6 +24,7 @@ import tensorflow as tf
 import sok
 
 ROUNDS, STEPS = 9, 40
+STEPS_A_CALL = 8
 
 
 def report(**figures):
@@ -52,7 +54,6 @@ def tensorflow_step(rows, dim, splits):
     accumulator = tf.Variable(tf.fill((rows, dim), 0.1))
     segments = tf.repeat(tf.range(len(splits) - 1), np.diff(splits))
 
-    @tf.function
     def step(ids, upstream):
         unique, inverse = tf.unique(ids)
         found = tf.gather(table, unique)
@@ -71,7 +72,6 @@ def tensorflow_ragged_step(rows, dim, splits):
     table = tf.Variable(tf.random.uniform((rows, dim), -0.05, 0.05))
     accumulator = tf.Variable(tf.fill((rows, dim), 0.1))
 
-    @tf.function
     def step(ids, upstream):
         ragged = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
         with tf.GradientTape() as tape:
@@ -102,6 +102,18 @@ def sok_step(table, splits):
     return step
 
 
+def steps_a_call(step):
+    """Several steps in one call of a function, as Keras's `steps_per_execution` makes them."""
+
+    @tf.function
+    def steps(ids, upstream):
+        for _ in range(STEPS_A_CALL):
+            last = step(ids, upstream)
+        return last
+
+    return steps
+
+
 def steps(folder):
     sys.path.insert(0, folder)
     import ids as recipe
@@ -118,23 +130,24 @@ def steps(folder):
         for begin in range(0, case["rows"], 1 << 20):
             every = tf.range(begin, min(begin + (1 << 20), case["rows"]), dtype=tf.int64)
             sok.lookup_sparse(hashed, every[:, None])
-        functions = {
-            "TensorFlow, unique and gather, tf.function": tensorflow_step(case["rows"], case["dim"], splits),
-            "TensorFlow, ragged, tf.function": tensorflow_ragged_step(case["rows"], case["dim"], device_splits),
-            "static, tf.function": tf.function(sok_step(static, device_splits)),
-            "hash, tf.function": tf.function(sok_step(hashed, device_splits)),
-            "static, eager": sok_step(static, device_splits),
+        programs = {
+            "TensorFlow, unique and gather": tensorflow_step(case["rows"], case["dim"], splits),
+            "TensorFlow, ragged": tensorflow_ragged_step(case["rows"], case["dim"], device_splits),
+            "static": sok_step(static, device_splits),
+            "hash": sok_step(hashed, device_splits),
         }
-        turn = {"n": 0}
+        functions = {f"{name}, tf.function": tf.function(f) for name, f in programs.items()}
+        several = {f"{name}, {STEPS_A_CALL} steps a call": steps_a_call(f) for name, f in programs.items()}
+        functions |= {"static, eager": programs["static"], "an empty tf.function": tf.function(lambda _, x: x[0, 0])}
+        turns = itertools.count()
 
-        def stepper(function, on_gpu=on_gpu, upstream=upstream, turn=turn):
-            def step():
-                turn["n"] += 1
-                return function(on_gpu[turn["n"] % len(on_gpu)], upstream)
+        def stepper(function, on_gpu=on_gpu, upstream=upstream, turns=turns):
+            return lambda: function(on_gpu[next(turns) % len(on_gpu)], upstream)
 
-            return step
-
-        for name, ms in median_ms({name: stepper(f) for name, f in functions.items()}).items():
+        times = median_ms({name: stepper(f) for name, f in functions.items()})
+        of_several = median_ms({name: stepper(f) for name, f in several.items()})
+        times |= {name: ms / STEPS_A_CALL for name, ms in of_several.items()}
+        for name, ms in times.items():
             report(case="c", dist=dist, what="forward, backward, Adagrad", program=name, ms=round(ms, 4))
 
 
@@ -168,13 +181,19 @@ class Ranker(keras.Model):
         self.run_bottom, self.run_top = compiled(self.bottom), compiled(self.top)
 
     def call(self, inputs, training=False):
-        vectors = self.embeddings({name: inputs[name] for name in self.names}, training=training)
+        ids = tf.unstack(inputs["ids"]) if "ids" in inputs else [inputs[name] for name in self.names]
+        vectors = self.embeddings(dict(zip(self.names, ids, strict=True)), training=training)
         dense = self.run_bottom(inputs["dense"])
         others = [tf.cast(vectors[name], dense.dtype) for name in self.names]
         return self.run_top(self.interaction([dense, *others]))
 
 
-def dlrm_batches(folder, count=4):
+# How a batch comes to the GPU: the ids of 26 features as so many tensors or as one [26, batch]; copied ahead by
+# tf.data, or by the step itself.
+INPUTS = ("26 tensors, ahead", "26 tensors", "one tensor, ahead", "one tensor")
+
+
+def dlrm_batches(folder, count=4, one_tensor=False):
     """Batches of case b: inputs and labels, in the host's memory."""
     sys.path.insert(0, folder)
     import ids as recipe
@@ -182,12 +201,14 @@ def dlrm_batches(folder, count=4):
     case, batches = recipe.CASES["b"], []
     for k in range(count):
         inputs = {f"f{t}": values.astype(np.int64) for t, (values, _) in enumerate(recipe.batch("b", "power", k))}
+        if one_tensor:
+            inputs = {"ids": np.stack(list(inputs.values()))}
         inputs["dense"] = np.random.default_rng(k).normal(size=(case["batch"], 13)).astype(np.float32)
         batches.append((inputs, (inputs["dense"][:, :1] > 0).astype(np.float32)))
     return case, batches
 
 
-def dlrm_fit(case, batches, policy, compile_dense):
+def dlrm_fit(case, batches, policy, compile_dense, ahead=True):
     """A compiled DLRM all of whose weights are seen to train, and a function that fits it for a number of steps."""
     keras.config.set_dtype_policy(policy)
     model = Ranker(case["tables"], case["rows"], case["dim"], compile_dense)
@@ -197,11 +218,11 @@ def dlrm_fit(case, batches, policy, compile_dense):
         keras.losses.BinaryCrossentropy(from_logits=True),
         jit_compile=False,
     )
-    # Tensors that lie in the host's memory, copied to the GPU while a step runs.
     data = tf.data.Dataset.from_tensors(batches[0])
     for batch in batches[1:]:
         data = data.concatenate(tf.data.Dataset.from_tensors(batch))
-    data = data.repeat().apply(tf.data.experimental.prefetch_to_device("/GPU:0", 4))
+    data = data.repeat()
+    data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0", 4)) if ahead else data.prefetch(4)
 
     def train(steps):
         model.fit(data, steps_per_epoch=steps, verbose=0)
@@ -228,21 +249,28 @@ def step_ms(model, batch, steps=100):
     return (time.perf_counter() - start) / steps * 1e3
 
 
+def samples_a_second(batch, ms):
+    return round(batch / ms * 1e3)
+
+
 def fit(folder):
-    case, batches = dlrm_batches(folder)
     tf.config.experimental.enable_tensor_float_32_execution(True)
-    for compile_dense, policy in itertools.product((True, False), ("float32", "mixed_bfloat16", "mixed_float16")):
-        model, train = dlrm_fit(case, batches, policy, compile_dense)
+    policies = ("float32", "mixed_bfloat16", "mixed_float16")
+    runs = [*itertools.product((True,), policies, INPUTS), *itertools.product((False,), policies, INPUTS[-1:])]
+    for compile_dense, policy, inputs in runs:
+        case, batches = dlrm_batches(folder, one_tensor=inputs.startswith("one"))
+        model, train = dlrm_fit(case, batches, policy, compile_dense, inputs.endswith("ahead"))
         train(20)
         start = time.perf_counter()
         train(100)
         ms = (time.perf_counter() - start) / 100 * 1e3
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        of = {"case": "dlrm", "policy": policy, "dense": "XLA" if compile_dense else "ops"}
-        rate = lambda ms: round(case["batch"] / ms * 1e3)  # noqa: E731
+        of = {"case": "dlrm", "policy": policy, "dense": "XLA" if compile_dense else "ops", "inputs": inputs}
+        rate = functools.partial(samples_a_second, case["batch"])
         report(what="fit", **of, ms=round(ms, 3), samples_a_second=rate(ms), peak_bytes=peak)
-        ms = step_ms(model, batches[0])
-        report(what="a step, its batch on the device", **of, ms=round(ms, 3), samples_a_second=rate(ms))
+        if not inputs.endswith("ahead"):
+            ms = step_ms(model, batches[0])
+            report(what="a step, its batch on the device", **of, ms=round(ms, 3), samples_a_second=rate(ms))
         del model, train
         keras.utils.clear_session()
 
