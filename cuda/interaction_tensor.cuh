@@ -37,11 +37,17 @@ constexpr int kMostPairs = kMost * (kMost - 1) / 2;
                : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])       \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
-// What the instruction leaves of a float: it looks at the upper 19 bits.
-__device__ __forceinline__ unsigned remainder(unsigned word) {
-  const float all = __uint_as_float(word), seen = __uint_as_float(word & 0xffffe000u);
-  return all == seen ? 0 : __float_as_uint(all - seen);
-}
+// A float in two parts. The instruction sees the upper 19 bits of a word: all of the first part, the
+// number of so many bits that is nearest, and all but the last bits of the rest. (Next to the largest
+// float the nearest one is infinite, and products are no numbers.)
+struct Parts {
+  unsigned upper, rest;
+
+  __device__ __forceinline__ explicit Parts(unsigned word) : upper((word + 0x1000u) & 0xffffe000u) {
+    const float all = __uint_as_float(word), seen = __uint_as_float(upper);
+    rest = all == seen ? 0 : __float_as_uint(all - seen);  // infinities are equal
+  }
+};
 
 template <typename T>
 __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4],
@@ -52,12 +58,15 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.bf16.bf16.f32", sums, a, b);
   } else {
-    // Three products of upper parts and remainders; the fourth is below a float's last bit.
-    const unsigned rest_a[4] = {remainder(a[0]), remainder(a[1]), remainder(a[2]), remainder(a[3])};
-    const unsigned rest_b[2] = {remainder(b[0]), remainder(b[1])};
-    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, rest_a, b);
-    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a, rest_b);
-    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a, b);
+    // Without the product of the two rests, and without the last bits of each, a product is wrong by
+    // 5 / 2^22 at most; float arithmetic would round it by 1 / 2^24.
+    const Parts a0(a[0]), a1(a[1]), a2(a[2]), a3(a[3]), b0(b[0]), b1(b[1]);
+    const unsigned upper_a[4] = {a0.upper, a1.upper, a2.upper, a3.upper};
+    const unsigned rest_a[4] = {a0.rest, a1.rest, a2.rest, a3.rest};
+    const unsigned upper_b[2] = {b0.upper, b1.upper}, rest_b[2] = {b0.rest, b1.rest};
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, rest_a, upper_b);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, upper_a, rest_b);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, upper_a, upper_b);
   }
 #endif
 }

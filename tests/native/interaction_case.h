@@ -19,16 +19,18 @@ struct InteractionCase {
   std::vector<std::vector<T>> vectors;
   std::vector<T> gradient;
 
-  InteractionCase(Seeded& random, int count, std::int64_t batch, std::int64_t width, int beside) {
+  // `eighths`: products and their sums are exact in float; otherwise numbers of 24 bits.
+  InteractionCase(Seeded& random, int count, std::int64_t batch, std::int64_t width, int beside,
+                  bool eighths = true) {
     call.type = RowTypeOf<T>::kValue;
     call.batch = batch;
     call.width = width;
     call.beside = beside;
     const auto draw = [&](std::int64_t size) {
       std::vector<T> values(size);
-      // Eighths: products and their sums are exact in float.
       for (T& value : values) {
-        value = from_float<T>(static_cast<float>(random.below(33)) / 8.0f - 2.0f);
+        value = from_float<T>(eighths ? static_cast<float>(random.below(33)) / 8.0f - 2.0f
+                                      : static_cast<float>(random.below(1 << 25)) / 0x1p24f - 1.0f);
       }
       return values;
     };

@@ -1,7 +1,7 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dot interaction on a GPU against the CPU's: every sum is exact, so the bits agree.
+// The dot interaction on a GPU against the CPU's: where every sum is exact, the bits agree.
 #include "tests/native/gpu/device_testing.h"
 #include "tests/native/interaction_case.h"
 
@@ -81,6 +81,60 @@ TEST(DeviceInteractionTest, AWarpTakesSeveralExamples) {
   for (const int count : {5, 20}) {
     expect_equal_products<Half>(random, count, scaled(40'000, 6'000), 8, 1);
     expect_equal_products<BFloat16>(random, count, scaled(40'000, 6'000), 8, 2);
+    expect_equal_products<float>(random, count, scaled(40'000, 6'000), 8, 2);
+  }
+}
+
+// Sums that are not exact, against those in double: within 2e-6 of the sum of the products' sizes.
+TEST(DeviceInteractionTest, FloatsKeepTheirPrecision) {
+  Seeded random(run_seed() + 703);
+  for (const int count : {3, 17, 32}) {
+    for (const std::int64_t width : {4, 100, 260}) {
+      TestContext context;
+      constexpr std::int64_t kBatch = 7;
+      const InteractionCase<float> drawn(random, count, kBatch, width, 1, false);
+      Interaction call = drawn.call;
+      std::vector<Buffer> uploads, outputs;
+      std::vector<void*> pointers;
+      for (int i = 0; i < count; ++i) {
+        call.vectors[i] = uploads.emplace_back(context.upload(drawn.vectors[i])).as<float>();
+        pointers.push_back(outputs.emplace_back(context.allocate(kBatch * width * 4)).data);
+      }
+      const Buffer gradient = context.upload(drawn.gradient);
+      const Buffer out = context.allocate(kBatch * call.columns() * 4);
+      expect_ok(dot_interaction(context, call, out.data));
+      expect_ok(dot_interaction_gradients(context, call, gradient.data, pointers));
+      const auto products = context.download<float>(out, kBatch * call.columns());
+      for (std::int64_t example = 0; example < kBatch; ++example) {
+        const float* of_products = drawn.gradient.data() + example * call.columns() + width;
+        const auto value = [&](int i, std::int64_t c) {
+          return double{drawn.vectors[i][example * width + c]};
+        };
+        std::vector<std::vector<double>> weights(count, std::vector<double>(count));
+        std::int64_t at = example * call.columns() + width;
+        for (int i = 0; i < count; ++i) {
+          for (int j = i + 1; j < count; ++j, ++at) {
+            weights[i][j] = weights[j][i] = double{*of_products++};
+            double sum = 0, size = 0;
+            for (std::int64_t c = 0; c < width; ++c) {
+              sum += value(i, c) * value(j, c), size += std::abs(value(i, c) * value(j, c));
+            }
+            ASSERT_NEAR(products[at], sum, 2e-6 * size) << count << " of " << width;
+          }
+        }
+        for (int i = 0; i < count; ++i) {
+          const auto found = context.download<float>(outputs[i], kBatch * width);
+          for (std::int64_t c = 0; c < width; ++c) {
+            double sum = i == 0 ? double{drawn.gradient[example * call.columns() + c]} : 0.0;
+            double size = std::abs(sum);
+            for (int j = 0; j < count; ++j) {
+              sum += weights[i][j] * value(j, c), size += std::abs(weights[i][j] * value(j, c));
+            }
+            ASSERT_NEAR(found[example * width + c], sum, 2e-6 * size) << count << " of " << width;
+          }
+        }
+      }
+    }
   }
 }
 
