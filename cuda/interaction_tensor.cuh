@@ -37,36 +37,48 @@ constexpr int kMostPairs = kMost * (kMost - 1) / 2;
                : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])       \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
-// A float in two parts. The instruction sees the upper 19 bits of a word: all of the first part, the
-// number of so many bits that is nearest, and all but the last bits of the rest. (Next to the largest
-// float the nearest one is infinite, and products are no numbers.)
-struct Parts {
-  unsigned upper, rest;
+// What the instruction gets of one matrix: N words a lane.
+template <typename T, int N>
+struct Operand {
+  unsigned words[N];
 
-  __device__ __forceinline__ explicit Parts(unsigned word) : upper((word + 0x1000u) & 0xffffe000u) {
-    const float all = __uint_as_float(word), seen = __uint_as_float(upper);
-    rest = all == seen ? 0 : __float_as_uint(all - seen);  // infinities are equal
+  __device__ __forceinline__ explicit Operand(const unsigned (&from)[N]) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) words[k] = from[k];
+  }
+};
+
+// A float goes in two parts. The instruction sees the upper 19 bits of a word: all of the first part,
+// the number of so many bits that is nearest, and all but the last bits of the rest. (Next to the
+// largest float the nearest one is infinite, and products are no numbers.)
+template <int N>
+struct Operand<float, N> {
+  unsigned words[N], rests[N];
+
+  __device__ __forceinline__ explicit Operand(const unsigned (&from)[N]) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      words[k] = (from[k] + 0x1000u) & 0xffffe000u;
+      const float all = __uint_as_float(from[k]), seen = __uint_as_float(words[k]);
+      rests[k] = all == seen ? 0 : __float_as_uint(all - seen);  // infinities are equal
+    }
   }
 };
 
 template <typename T>
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4],
-                                             const unsigned (&b)[2]) {
+__device__ __forceinline__ void multiply_add(float (&sums)[4], const Operand<T, 4>& a,
+                                             const Operand<T, 2>& b) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, Half>) {
-    SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.f16.f16.f32", sums, a, b);
+    SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.f16.f16.f32", sums, a.words, b.words);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
-    SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.bf16.bf16.f32", sums, a, b);
+    SOK_MULTIPLY_ADD("m16n8k16.row.col.f32.bf16.bf16.f32", sums, a.words, b.words);
   } else {
     // Without the product of the two rests, and without the last bits of each, a product is wrong by
     // 5 / 2^22 at most; float arithmetic would round it by 1 / 2^24.
-    const Parts a0(a[0]), a1(a[1]), a2(a[2]), a3(a[3]), b0(b[0]), b1(b[1]);
-    const unsigned upper_a[4] = {a0.upper, a1.upper, a2.upper, a3.upper};
-    const unsigned rest_a[4] = {a0.rest, a1.rest, a2.rest, a3.rest};
-    const unsigned upper_b[2] = {b0.upper, b1.upper}, rest_b[2] = {b0.rest, b1.rest};
-    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, rest_a, upper_b);
-    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, upper_a, rest_b);
-    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, upper_a, upper_b);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a.rests, b.words);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a.words, b.rests);
+    SOK_MULTIPLY_ADD("m16n8k8.row.col.f32.tf32.tf32.f32", sums, a.words, b.words);
   }
 #endif
 }
@@ -136,12 +148,12 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 3)
 #pragma unroll
           for (int h = 0; h < kHalves; ++h) {
             const Piece &low = pieces[s][2 * h], &high = pieces[s][2 * h + 1];
-            const unsigned a[4] = {low.words[w], high.words[w], low.words[w + 1],
-                                   high.words[w + 1]};
+            const Operand<T, 4> a(
+                {low.words[w], high.words[w], low.words[w + 1], high.words[w + 1]});
             // Pairs of a later half with an earlier one are known already.
 #pragma unroll
             for (int e = 2 * h; e < kEights; ++e) {
-              const unsigned b[2] = {pieces[s][e].words[w], pieces[s][e].words[w + 1]};
+              const Operand<T, 2> b({pieces[s][e].words[w], pieces[s][e].words[w + 1]});
               multiply_add<T>(sums[h][e], a, b);
             }
           }
@@ -254,24 +266,22 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>()
       // A half at a time: registers for the sums of both would leave room for fewer warps.
 #pragma unroll 1
       for (int h = 0; h < kHalves; ++h) {
-        unsigned a[kSteps][4];
+        float sums[kPiece<T>][4] = {};
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
+          unsigned words[4];
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
             const T* of_row = of_pairs + (16 * h + k % 2 * 8 + g) * kStride<T>;
-            a[step][k] = reinterpret_cast<const unsigned*>(of_row)[8 * step + k / 2 * 4 + q];
+            words[k] = reinterpret_cast<const unsigned*>(of_row)[8 * step + k / 2 * 4 + q];
           }
-        }
-        float sums[kPiece<T>][4] = {};
+          const Operand<T, 4> a(words);
+          const Piece* of_step = pieces + 2 * kInWord<T> * step;
 #pragma unroll
-        for (int t = 0; t < kPiece<T>; ++t) {
-#pragma unroll
-          for (int step = 0; step < kSteps; ++step) {
-            const Piece* of_step = pieces + 2 * kInWord<T> * step;
-            const unsigned b[2] = {column_word<T>(of_step, t),
-                                   column_word<T>(of_step + kInWord<T>, t)};
-            multiply_add<T>(sums[t], a[step], b);
+          for (int t = 0; t < kPiece<T>; ++t) {
+            const Operand<T, 2> b(
+                {column_word<T>(of_step, t), column_word<T>(of_step + kInWord<T>, t)});
+            multiply_add<T>(sums[t], a, b);
           }
         }
 #pragma unroll
