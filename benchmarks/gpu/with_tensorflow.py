@@ -255,7 +255,7 @@ def samples_a_second(batch, ms):
 
 def fit(folder):
     tf.config.experimental.enable_tensor_float_32_execution(True)
-    policies = ("float32", "mixed_bfloat16", "mixed_float16")
+    policies = ("mixed_bfloat16", "float32", "mixed_float16")
     runs = [*itertools.product((True,), policies, INPUTS), *itertools.product((False,), policies, INPUTS[-1:])]
     for compile_dense, policy, inputs in runs:
         case, batches = dlrm_batches(folder, one_tensor=inputs.startswith("one"))
