@@ -251,7 +251,7 @@ Status dot_interaction_gradients(Context& context, const Interaction& call, cons
                                  const std::vector<void*>& gradients) {
   const InteractionArgs args(call);
   const InteractionGradients to(gradients);
-  if (tensor::suits(call, call.vectors) && tensor::suits(call, gradients)) {
+  if (tensor::suits_backward(call, gradients)) {
     return tensor::launch_gradients(context, call, args, to, gradient);
   }
   const bool four = in_fours(call, call.vectors) && in_fours(call, gradients);

@@ -84,20 +84,6 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const Operand<T, 
 }
 #undef SOK_MULTIPLY_ADD
 
-template <typename T>
-__device__ __forceinline__ uint4 words_of(const T (&piece)[kPiece<T>]) {
-  unsigned words[4];
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    if constexpr (sizeof(T) == 4) {
-      words[w] = __float_as_uint(piece[w]);
-    } else {
-      words[w] = piece[2 * w].bits | static_cast<unsigned>(piece[2 * w + 1].bits) << 16;
-    }
-  }
-  return {words[0], words[1], words[2], words[3]};
-}
-
 // Sixteen bytes of a vector, zeros where there are none.
 struct Piece {
   unsigned words[4] = {};
@@ -179,59 +165,40 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, 3)
   }
 }
 
-// ---- backward ---------------------------------------------------------------------------------
+// ---- backward, in 16 bits ---------------------------------------------------------------------
 //
-// (gradients of pairs, a symmetric matrix in shared memory) x (vectors). Lane (g, q) holds a piece of
-// the vectors that its words of the second matrix are: column number t of it is the lane's column
-// of the t-th product, and the sums of a piece's products are a piece of a gradient.
+// (In float32 the splitting of numbers and three products take longer than plain arithmetic.)
+//
+// (gradients of pairs, a symmetric matrix in shared memory) x (vectors). Lane (g, q) holds eight
+// columns of the vectors that its rows of the second matrix are: number t of them is the lane's
+// column of the t-th product, and the sums of eight products are eight neighbouring columns of a
+// gradient.
 
-template <typename T>
-constexpr int kInWord = 4 / sizeof(T);  // elements
 // Elements of a row of the matrix, such that eight rows' words lie in different banks.
-template <typename T>
-constexpr int kStride = kMost + 4 * kInWord<T>;
-
-// Word t of a lane's column of the second matrix, from the pieces of the vectors it consists of.
-template <typename T>
-__device__ __forceinline__ unsigned column_word(const Piece* pieces, int t) {
-  if constexpr (kInWord<T> == 2) {
-    return __byte_perm(pieces[0].words[t / 2], pieces[1].words[t / 2],
-                       t % 2 == 0 ? 0x5410 : 0x7632);
-  } else {
-    return pieces[0].words[t];
-  }
-}
-
-// Blocks on a multiprocessor: floats need registers for what the instruction leaves of them.
-template <typename T>
-constexpr int gradient_blocks() {
-  return sizeof(T) == 4 ? 2 : 4;
-}
+constexpr int kStride = kMost + 8;
 
 template <typename T, int kHalves>
-__global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>())
+__global__ void __launch_bounds__(kInteractionWarps* kWarp, 4)
     interaction_gradients_kernel(const __grid_constant__ InteractionArgs call,
                                  const __grid_constant__ InteractionGradients gradients,
                                  const T* gradient) {
-  constexpr int kSlots = 4 * kHalves, kSteps = kSlots / (2 * kInWord<T>);
-  constexpr int kColumns = 8 * kPiece<T>;
+  constexpr int kSlots = 4 * kHalves, kColumns = 8 * kPiece<T>;
   __shared__ std::uint16_t places[kMostPairs];
-  __shared__ __align__(4) T matrices[kInteractionWarps][kMost * kStride<T>];
-  T* of_pairs = matrices[threadIdx.x / kWarp];
+  __shared__ __align__(4) std::uint16_t matrices[kInteractionWarps][kMost * kStride];
+  std::uint16_t* of_pairs = matrices[threadIdx.x / kWarp];
   for (int i = threadIdx.x; i < call.count; i += blockDim.x) {
     for (int j = i + 1; j < call.count; ++j) {
       places[pair_place(i, j, call.count)] = static_cast<std::uint16_t>(i << 8 | j);
     }
   }
   // No pair: stays zero.
-  for (int at = threadIdx.x; at < kInteractionWarps * kMost * kStride<T>; at += blockDim.x) {
-    matrices[0][at] = T{};
+  for (int at = threadIdx.x; at < kInteractionWarps * kMost * kStride; at += blockDim.x) {
+    matrices[0][at] = 0;
   }
   __syncthreads();
   const int lane = threadIdx.x % kWarp, g = lane / 4, q = lane % 4;
-  // Slots are in the order of steps, the two words of a step, the elements of a word.
   const auto vector_of = [&](int slot) {
-    return (slot / kInWord<T> * 4 + q) * kInWord<T> + slot % kInWord<T>;
+    return slot / 4 * 16 + slot % 4 / 2 * 8 + 2 * q + slot % 2;
   };
   const T* vectors[kSlots];
 #pragma unroll
@@ -258,7 +225,7 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>()
     __syncwarp();
     for (int p = lane; p < pair_count(call.count); p += kWarp) {
       const int i = places[p] >> 8, j = places[p] & 0xff;
-      of_pairs[i * kStride<T> + j] = of_pairs[j * kStride<T> + i] = of_copies[call.copied() + p];
+      of_pairs[i * kStride + j] = of_pairs[j * kStride + i] = of_copies[call.copied() + p].bits;
     }
     __syncwarp();
     for (std::int64_t first = 0; first < call.width; first += kColumns) {
@@ -266,22 +233,26 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>()
       // A half at a time: registers for the sums of both would leave room for fewer warps.
 #pragma unroll 1
       for (int h = 0; h < kHalves; ++h) {
-        float sums[kPiece<T>][4] = {};
+        unsigned a[kHalves][4];
 #pragma unroll
-        for (int step = 0; step < kSteps; ++step) {
-          unsigned words[4];
+        for (int step = 0; step < kHalves; ++step) {
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
-            const T* of_row = of_pairs + (16 * h + k % 2 * 8 + g) * kStride<T>;
-            words[k] = reinterpret_cast<const unsigned*>(of_row)[8 * step + k / 2 * 4 + q];
+            const int i = 16 * h + k % 2 * 8 + g, j = 16 * step + k / 2 * 8 + 2 * q;
+            a[step][k] = *reinterpret_cast<const unsigned*>(of_pairs + i * kStride + j);
           }
-          const Operand<T, 4> a(words);
-          const Piece* of_step = pieces + 2 * kInWord<T> * step;
+        }
+        float sums[kPiece<T>][4] = {};
 #pragma unroll
-          for (int t = 0; t < kPiece<T>; ++t) {
-            const Operand<T, 2> b(
-                {column_word<T>(of_step, t), column_word<T>(of_step + kInWord<T>, t)});
-            multiply_add<T>(sums[t], a, b);
+        for (int t = 0; t < kPiece<T>; ++t) {
+          const auto both = [&](int slot) {
+            return __byte_perm(pieces[slot].words[t / 2], pieces[slot + 1].words[t / 2],
+                               t % 2 == 0 ? 0x5410 : 0x7632);
+          };
+#pragma unroll
+          for (int step = 0; step < kHalves; ++step) {
+            const Operand<T, 2> b({both(4 * step), both(4 * step + 2)});
+            multiply_add<T>(sums[t], Operand<T, 4>(a[step]), b);
           }
         }
 #pragma unroll
@@ -293,14 +264,19 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>()
           for (int side = 0; side < 2; ++side) {
             const std::int64_t column = first + (4 * side + q) * kPiece<T>;
             if (column >= call.width) continue;
-            T out[kPiece<T>];
+            unsigned out[kPiece<T> / 2];
 #pragma unroll
-            for (int t = 0; t < kPiece<T>; ++t) {
-              float sum = sums[t][2 * r + side];
-              if (i < call.beside) sum += to_float(of_copies[i * call.width + column + t]);
-              out[t] = from_float<T>(sum);
+            for (int t = 0; t < kPiece<T>; t += 2) {
+              float low = sums[t][2 * r + side], high = sums[t + 1][2 * r + side];
+              if (i < call.beside) {
+                const T* of_copy = of_copies + i * call.width + column + t;
+                low += to_float(of_copy[0]);
+                high += to_float(of_copy[1]);
+              }
+              out[t / 2] = from_float<T>(low).bits | static_cast<unsigned>(from_float<T>(high).bits)
+                                                         << 16;
             }
-            *reinterpret_cast<uint4*>(to + column) = words_of(out);
+            *reinterpret_cast<uint4*>(to + column) = {out[0], out[1], out[2], out[3]};
           }
         }
       }
@@ -313,6 +289,10 @@ __global__ void __launch_bounds__(kInteractionWarps* kWarp, gradient_blocks<T>()
 template <typename Pointer>
 bool suits(const Interaction& call, const std::vector<Pointer>& pointers) {
   return call.count() <= kMost && in_pieces(call, pointers, kPieceBytes);
+}
+
+inline bool suits_backward(const Interaction& call, const std::vector<void*>& gradients) {
+  return row_type_bytes(call.type) == 2 && suits(call, call.vectors) && suits(call, gradients);
 }
 
 // Calls f(type, halves).
@@ -344,12 +324,15 @@ inline Status launch(Context& context, const Interaction& call, const Interactio
 inline Status launch_gradients(Context& context, const Interaction& call,
                                const InteractionArgs& args, const InteractionGradients& gradients,
                                const void* gradient) {
-  return with_halves(call, [&](auto type, auto halves) {
+  return with_halves(call, [&](auto type, auto halves) -> Status {
     using T = decltype(type);
-    return launch_blocks(context, "interaction_gradients",
-                         interaction_gradients_kernel<T, halves()>,
-                         blocks_that_stride(call.batch, 4), kInteractionWarps * kWarp, 0, args,
-                         gradients, static_cast<const T*>(gradient));
+    if constexpr (sizeof(T) == 2) {
+      return launch_blocks(context, "interaction_gradients",
+                           interaction_gradients_kernel<T, halves()>,
+                           blocks_that_stride(call.batch, 4), kInteractionWarps * kWarp, 0, args,
+                           gradients, static_cast<const T*>(gradient));
+    }
+    return {};  // suits_backward() says no
   });
 }
 

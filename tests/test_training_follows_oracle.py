@@ -17,7 +17,7 @@ import sok
 
 USERS, GENRES, WIDTH = 40, 12, 4
 EXAMPLES, BATCH, EPOCHS, HOTNESS = 512, 64, 3, 3
-CLOSE = {"rtol": 0, "atol": 1e-3}
+CLOSE = {"rtol": 0, "atol": 1e-4}
 
 every_rule = pytest.mark.parametrize("name", CASES)
 
@@ -110,7 +110,7 @@ def test_local_updates_follow_float64(name, data):
     history = _fit(model, [users[:, None], genres], clicked)
     expected = oracle.fit(Reference(formula, hyper), users, genres, clicked)
     np.testing.assert_allclose(history, expected, **CLOSE)
-    assert abs(history[-1] - history[0]) > 1e-3
+    assert abs(history[-1] - history[0]) > 2 * CLOSE["atol"]  # or nothing would have been compared
 
 
 @every_rule
