@@ -124,13 +124,13 @@ def load_rows(variable, ids, values) -> int:
     >>> sok.checkpoint.load_rows(table, np.array([3, 5]), np.ones((2, 2)))
     2
     """
-    check_table(variable)
-    is_list = isinstance(ids, (list, tuple))
-    ids, values = np.asarray(ids), np.asarray(values)
-    if is_list and ids.shape == (0,):
-        ids = ids.astype(np.int64)  # a list without a number has no type
-        values = values.reshape(0, variable.dimension) if values.shape == (0,) else values
     with Agreement(comm.current()).step():
+        check_table(variable)
+        is_list = isinstance(ids, (list, tuple))
+        ids, values = np.asarray(ids), np.asarray(values)
+        if is_list and ids.shape == (0,):
+            ids = ids.astype(np.int64)  # a list without a number has no type
+            values = values.reshape(0, variable.dimension) if values.shape == (0,) else values
         if ids.ndim != 1 or values.shape != (len(ids), variable.dimension):
             raise ValueError(
                 f"table {variable.name!r} takes ids [n] and values [n, {variable.dimension}], got "

@@ -94,3 +94,27 @@ def test_no_room_on_one_rank_changes_nothing_on_any(ranks, tmp_path, way):
         assert "table 'local': 50 new ids do not fit: it holds 0 of at most 20 rows" in text
         assert left == [(0, ["values"])] * 2
     assert [rows for *_, rows in results] == [0] * (ranks.size - 1) + [20]
+
+
+def load_mistaken(mistake):
+    """The last rank alone passes something wrong."""
+    sok.init()
+    table, ids, values = sok.DynamicVariable(2, name="hashed"), KEYS, ROWS
+    if sok.rank() == sok.size() - 1:
+        table = None if mistake == "table" else table
+        ids = "ids" if mistake == "ids" else ids
+        values = [[1.0, 2.0], [3.0]] if mistake == "values" else values
+    try:
+        sok.checkpoint.load_rows(table, ids, values)
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [("table", "expected a sok.Variable"), ("ids", "takes ids [n] and values [n, 2]"), ("values", "inhomogeneous")],
+)
+def test_a_mistake_of_one_rank_is_an_error_of_all(ranks, mistake, text):
+    for message in ranks.run(load_mistaken, mistake):
+        assert text in message
