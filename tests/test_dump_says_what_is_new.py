@@ -82,6 +82,41 @@ def test_dump_without_the_variables_of_an_optimizer(tmp_path, trained, step):
     assert snapshot(table) == snapshot(trained[0])
 
 
+def test_rows_without_states_and_no_optimizer(tmp_path, trained):
+    """Never trained, or by plain SGD: nobody knows, and the states that the table has already are gone."""
+    dumped, sgd = make("SGD")
+    train(dumped, sgd, [[1, 2, 3]])
+    sok.dump(tmp_path, dumped)
+    with pytest.warns(UserWarning, match=r"'items': loaded without the states adam\.m, adam\.v, which start anew"):
+        result = sok.load(tmp_path, trained[0])
+    assert result.fresh_states == {"items": STATES}
+    values_are_loaded(trained[0], dumped)
+
+
+def test_rows_that_an_optimizer_without_states_trained(tmp_path):
+    dumped, sgd = make("SGD")
+    train(dumped, sgd, [[1, 2, 3]])
+    sok.dump(tmp_path, dumped, sgd)
+    table, adam = make()
+    with pytest.raises(ValueError, match=r"'items' has no state 'adam.m', 'adam.v'; it has none.*strict=False starts"):
+        sok.load(tmp_path, table, adam)
+    assert (table.size, adam.built) == ([0, 2], False)
+    with pytest.warns(UserWarning, match=r"'items': loaded without the states adam\.m, adam\.v, which start anew"):
+        assert sok.load(tmp_path, table, adam, strict=False).fresh_states == {"items": STATES}
+    values_are_loaded(table, dumped)
+
+
+def test_rows_that_were_never_trained(tmp_path):
+    """They have no states yet, and start with what the optimizer starts with."""
+    dumped, adam = make()
+    sok.assign(dumped, [1, 2], np.ones((2, 2)))
+    sok.dump(tmp_path, dumped, adam)
+    table, other = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sok.load(tmp_path, table, other).fresh_states == {}
+
+
 def test_nothing_is_said_where_nothing_is_missing(tmp_path, trained):
     table, optimizer = make()
     untrained, _ = make()

@@ -127,7 +127,11 @@ def load_rows(variable, ids, values) -> int:
     with Agreement(comm.current()).step():
         check_table(variable)
         is_list = isinstance(ids, (list, tuple))
-        ids, values = np.asarray(ids), np.asarray(values)
+        try:
+            ids, values = np.asarray(ids), np.asarray(values)
+        except ValueError as error:
+            shapes = f"ids [n] and values [n, {variable.dimension}]"
+            raise ValueError(f"table {variable.name!r} takes {shapes}: {error}") from error
         if is_list and ids.shape == (0,):
             ids = ids.astype(np.int64)  # a list without a number has no type
             values = values.reshape(0, variable.dimension) if values.shape == (0,) else values
@@ -139,6 +143,8 @@ def load_rows(variable, ids, values) -> int:
         kind = tf.as_dtype(values.dtype)
         if not (kind.is_floating or kind.is_integer):
             raise TypeError(f"table {variable.name!r}: values must be numbers, got {kind.name}")
+        if ids.dtype == object and all(isinstance(number, int) for number in ids):
+            raise ValueError(f"ids have at most 64 bits, got {max(ids, key=abs)}")
         inputs.check_integers(tf.as_dtype(ids.dtype), "ids")
         check_different(ids, "ids")
         keys = keys_of(variable, ids, "ids")

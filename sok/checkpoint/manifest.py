@@ -79,7 +79,9 @@ class Plane:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """kind: "hash" or "static". rows: on all ranks. placement: kind, owner and ranks, as it was dumped."""
+    """kind: "hash" or "static". rows: on all ranks. placement: kind, owner and ranks, as it was dumped.
+    optimizer_states: those that the optimizer of the dump gives rows; None: it has no optimizer, or does not say.
+    """
 
     name: str
     kind: str
@@ -90,6 +92,7 @@ class Table:
     placement: dict[str, Any]
     planes: tuple[Plane, ...]
     shards: tuple[Shard, ...]
+    optimizer_states: tuple[str, ...] | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -174,6 +177,15 @@ class _Reader:
             self.fail(f"{name!r} is {value!r:.80}, which is no name of a file in a dump")
         return value
 
+    def names(self, data: Any, name: str) -> tuple[str, ...] | None:
+        """A list of strings that may be missing."""
+        if data.get(name) is None:
+            return None
+        value = self.get(data, name, list)
+        if not all(isinstance(entry, str) for entry in value):
+            self.fail(f"{name!r} is {value!r:.80}, no list of names")
+        return tuple(value)
+
     def one_of(self, data: Any, name: str, allowed: Any) -> str:
         value = self.get(data, name, str)
         if value not in allowed:
@@ -219,6 +231,7 @@ class _Reader:
             placement,
             tuple(inner.plane(plane, i) for i, plane in enumerate(inner.get(data, "planes", list))),
             tuple(inner.shard(shard) for shard in inner.get(data, "shards", list)),
+            inner.names(data, "optimizer_states"),
         )
         if not table.planes:
             inner.fail("has no planes")

@@ -80,14 +80,18 @@ def match_tables(
     for name, variable in tables.items():
         _check_same(by_name[name], variable, strict, place)
         used = list(variable.table.planes())[1:]
-        used += [state for state in _states_of(optimizer, variable) if state not in used]
+        used += [state for state in states_of(optimizer, variable) or () if state not in used]
         known = by_name[name].states
         absent = tuple(state for state in used if state not in known)
-        # What was never trained has no states yet, and they would start so.
-        untrained = not held.values_only and (not known or not by_name[name].rows)
-        if untrained:
+        is_known = True
+        if not held.values_only and not by_name[name].rows:
             absent = ()
-        if absent and strict and not values_only:
+        elif not held.values_only and not known:
+            # Rows that were never trained have no states, and they would start so. Nor have those that plain SGD
+            # trained; in a dump without an optimizer nobody knows which of them these are, and the caller is told.
+            is_known = by_name[name].optimizer_states is not None
+            absent = tuple(state for state in absent if state not in (by_name[name].optimizer_states or ()))
+        if absent and strict and not values_only and is_known:
             raise ValueError(
                 f"{place}: table {name!r} has no state {', '.join(map(repr, absent))}; it has "
                 f"{', '.join(map(repr, known)) or 'none'}. strict=False starts them anew, values_only=True all"
@@ -128,11 +132,9 @@ def _check_same(table: manifest.Table, variable: TableVariable, strict: bool, pl
             raise ValueError(f"{place}: table {table.name!r} {what} {theirs}, the variable {ours}")
 
 
-def _states_of(optimizer: Any, variable: TableVariable) -> list[str]:
-    """States that the rows will get at the next step."""
-    if not isinstance(optimizer, OptimizerWrapper):
-        return []
-    return optimizer.state_names(variable)
+def states_of(optimizer: Any, variable: TableVariable) -> tuple[str, ...] | None:
+    """States that the optimizer gives the rows at their first step; None: there is none, or it is no wrapper."""
+    return tuple(optimizer.state_names(variable)) if isinstance(optimizer, OptimizerWrapper) else None
 
 
 def match_variables(

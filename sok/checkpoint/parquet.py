@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows from Parquet files."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from sok import comm
 from sok.checkpoint import imported
 from sok.checkpoint.agreement import Agreement
+from sok.checkpoint.storage import path_name
 from sok.lookup import check_table
 from sok.table_variable import TableVariable, from_keys
 
@@ -31,6 +31,7 @@ def load_parquet(variable, path, *, key="key", vector="vector") -> int:
 
     Raises:
         ValueError: a file does not fit, or there is none; the message names it.
+        TypeError: `variable` is no table, or `path` no path.
         ImportError: pyarrow is not installed.
         tf.errors.ResourceExhaustedError: the rows do not fit.
 
@@ -40,11 +41,11 @@ def load_parquet(variable, path, *, key="key", vector="vector") -> int:
     >>> sok.checkpoint.load_parquet(sok.DynamicVariable(2), path)
     2
     """
-    check_table(variable)
     with Agreement(comm.current()).step():
         import pyarrow.dataset
 
-        files = list(pyarrow.dataset.dataset(os.fspath(path), format="parquet").get_fragments())
+        check_table(variable)
+        files = list(pyarrow.dataset.dataset(path_name(path), format="parquet").get_fragments())
         if not files:
             raise ValueError(f"{path} has no Parquet files")
         for file in files:

@@ -55,7 +55,9 @@ class TableSnapshot:
     def row_bytes(self) -> int:
         return manifest.row_bytes(self._variable.key_dtype, self.planes)
 
-    def describe(self, name: str, rows: int, written: tuple[manifest.Shard, ...]) -> manifest.Table:
+    def describe(
+        self, name: str, rows: int, written: tuple[manifest.Shard, ...], optimizer_states: tuple[str, ...] | None
+    ) -> manifest.Table:
         """The table as a manifest has it."""
         variable, placement = self._variable, self._variable.placement
         attributes = variable.attributes
@@ -73,6 +75,7 @@ class TableSnapshot:
             placement={"kind": placement.kind, "owner": placement.owner, "ranks": placement.ranks},
             planes=self.planes,
             shards=written,
+            optimizer_states=optimizer_states,
         )
 
     def pieces(self) -> Iterator[dict[str, np.ndarray]]:

@@ -9,7 +9,6 @@ big-endian. The array follows; row i of every file belongs to key i.
 """
 
 import dataclasses
-import os
 import string
 import warnings
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from sok import comm
 from sok.checkpoint import imported, variables
 from sok.checkpoint.agreement import Agreement
+from sok.checkpoint.storage import path_name
 from sok.optimizers.wrapper import OptimizerWrapper
 from sok.stages.update import OPTIMIZERS
 from sok.table_variable import TableVariable
@@ -74,7 +74,7 @@ def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
     Raises:
         ValueError: a file is missing, cut or of another table, or does not fit, or the states are those of
             another optimizer; no table has changed then.
-        TypeError: the optimizer is no `sok.OptimizerWrapper`.
+        TypeError: the optimizer is no `sok.OptimizerWrapper`, or `path` no path.
         tf.errors.ResourceExhaustedError: the rows do not fit; no table has changed.
 
     >>> import pathlib, tempfile
@@ -95,7 +95,7 @@ def load_sok2(path, load_vars, optimizer=None) -> dict[str, int]:
         variables.check_named_once(tables, "load_vars")
         if optimizer is not None and not isinstance(optimizer, OptimizerWrapper):
             raise TypeError(f"optimizer must be a sok.OptimizerWrapper, got {type(optimizer).__name__}")
-        folder = Path(os.fspath(path))
+        folder = Path(path_name(path))
     agreement.same_tables(
         tables,
         [optimizer is not None],

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A SavedModel that needs no library: every table an ordinary variable behind ordinary ops."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sok import comm, pipeline
+from sok.checkpoint.storage import path_name
 from sok.lookup import filter_variables
 from sok.stages.lookup import FeatureRead
 from sok.table_variable import TableVariable
@@ -191,6 +191,7 @@ def export_static(model, path, *, input_signature=None) -> None:
     Raises:
         ValueError: a table's default depends on the id, the tables are spread over several ranks, or the
             inputs are unknown.
+        TypeError: `model` is no Keras model, or `path` no path.
 
     >>> import tempfile
     >>> embedding = sok.layers.DistributedEmbedding(4, default="zeros")
@@ -202,6 +203,9 @@ def export_static(model, path, *, input_signature=None) -> None:
             "export_static needs whole tables, and these are spread over several ranks: write them with sok.dump, load "
             "them with sok.load in one process, and export there"
         )
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model must be a Keras model, got {model!r:.120}")
+    folder = path_name(path)
     served = _Served(model)
     signature = input_signature if input_signature is not None else _signature(model)
     function = tf.function(served.read, input_signature=[signature])
@@ -209,4 +213,4 @@ def export_static(model, path, *, input_signature=None) -> None:
     concrete = function.get_concrete_function()
     # A signature takes and gives named tensors.
     is_plain = isinstance(signature, tf.TensorSpec) and isinstance(concrete.structured_outputs, (tf.TensorSpec, dict))
-    tf.saved_model.save(served, os.fspath(path), signatures=concrete if is_plain else None)
+    tf.saved_model.save(served, folder, signatures=concrete if is_plain else None)

@@ -300,6 +300,25 @@ class FsspecStorage:
             yield paths
 
 
+def path_name(path: Any) -> str:
+    """A path or URL as a string.
+
+    Raises:
+        TypeError: it is neither a string nor a Path.
+        ValueError: it is no name.
+    """
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"path must be a folder or a URL, as a string or a Path, got {path!r:.120}")
+    try:
+        is_name = text != "" and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise ValueError(f"path must be the name of a folder or a URL, got {path!r:.120}")
+    return text
+
+
 def open_storage(path: Any, options: dict[str, Any] | None = None) -> Storage:
     """The storage of a path or URL.
 
@@ -311,15 +330,7 @@ def open_storage(path: Any, options: dict[str, Any] | None = None) -> Storage:
         ValueError: it is no name; or no library for such a URL is installed.
         NotADirectoryError: the path is a file.
     """
-    text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str):
-        raise TypeError(f"path must be a folder or a URL, as a string or a Path, got {path!r:.120}")
-    try:
-        is_name = text != "" and b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
-        raise ValueError(f"path must be the name of a folder or a URL, got {path!r:.120}")
+    text = path_name(path)
     if options is not None and not (isinstance(options, dict) and all(isinstance(name, str) for name in options)):
         raise TypeError(f"storage_options must be a dict for fsspec, or None, got {options!r:.120}")
     if text.startswith("file://"):

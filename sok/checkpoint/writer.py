@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sok import comm
-from sok.checkpoint import files, manifest, parts, shards, variables
+from sok.checkpoint import files, manifest, matching, parts, shards, variables
 from sok.checkpoint.agreement import Agreement
 from sok.checkpoint.background import DumpHandle, DumpResult
 from sok.checkpoint.progress import Progress
@@ -128,6 +128,7 @@ class _Dump:
             if optimizer is not None:
                 numbered = {str(i): variable for i, variable in enumerate(variables.of_optimizer(optimizer))}
                 self._variables += variables.describe("optimizer", numbered)
+            self._optimizer_states = {name: matching.states_of(optimizer, table) for name, table in tables.items()}
         agreement.same(
             repr(self.storage.given),
             "the ranks dump to different places: a dump needs one folder that all ranks see, under one name",
@@ -294,7 +295,7 @@ class _Dump:
             values_only=self._values_only,
             written_by={"sok": _version(), "tensorflow": tf.__version__},
             tables=tuple(
-                table.describe(name, total, files)
+                table.describe(name, total, files, self._optimizer_states[name])
                 for (name, table), total, files in zip(described, rows, written)
             ),
             variables=tuple(variable for variable, _ in self._variables),

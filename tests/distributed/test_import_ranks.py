@@ -111,9 +111,11 @@ def load_mistaken(mistake):
     return ""
 
 
+SHAPES = "takes ids [n] and values [n, 2]"
+
+
 @pytest.mark.parametrize(
-    ("mistake", "text"),
-    [("table", "expected a sok.Variable"), ("ids", "takes ids [n] and values [n, 2]"), ("values", "inhomogeneous")],
+    ("mistake", "text"), [("table", "expected a sok.Variable"), ("ids", SHAPES), ("values", f"{SHAPES}: ")]
 )
 def test_a_mistake_of_one_rank_is_an_error_of_all(ranks, mistake, text):
     for message in ranks.run(load_mistaken, mistake):
