@@ -196,3 +196,12 @@ def test_a_server_that_goes_away(bucket, server, wire, monkeypatch):
         assert table.size == [10, 4]
     wire.mend()
     assert_loads(url, wire.port, 1.0)
+
+
+@pytest.mark.parametrize("call", [sok.load, sok.dump])
+def test_a_web_server_that_is_not_there(call):
+    """It is not taken for one without a dump."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/dump"
+    with pytest.raises((OSError, RuntimeError), match=r"cannot read manifest\.json: ClientConnector"):
+        call(url, table_of(1.0, rows=3))

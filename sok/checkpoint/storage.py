@@ -217,10 +217,14 @@ class FsspecStorage:
     def _naming(self, action: str, name: str) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError:
-            raise
         except Exception as error:  # each store raises its own kinds
-            raise OSError(f"{self.place}: cannot {action} {name}: {type(error).__name__}: {error}") from error
+            # HTTP says "not found" of a server that it does not reach too.
+            reason = error.__cause__
+            unreached = isinstance(reason, OSError) and not isinstance(reason, FileNotFoundError)
+            if isinstance(error, FileNotFoundError) and not unreached:
+                raise
+            shown = reason if unreached else error
+            raise OSError(f"{self.place}: cannot {action} {name}: {type(shown).__name__}: {shown}") from error
 
     def write(self, name, data):
         with self._naming("write", name):
