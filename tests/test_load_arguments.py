@@ -28,9 +28,9 @@ def test_paths(path, error, text):
 def test_things_that_are_no_model_and_no_table(tmp_path):
     with pytest.raises(TypeError, match="model must be a Keras model, got 'x'"):
         sok.export_static("x", tmp_path)
-    for load in (sok.checkpoint.load_rows, sok.checkpoint.load_parquet):
+    for load, arguments in ((sok.checkpoint.load_rows, ([1], [[1.0]])), (sok.checkpoint.load_parquet, (tmp_path,))):
         with pytest.raises(TypeError, match=r"expected a sok\.Variable or sok\.DynamicVariable, got int: 3"):
-            load(3, *[[1]] * (1 if load is sok.checkpoint.load_parquet else 2))
+            load(3, *arguments)
 
 
 @pytest.mark.parametrize(
