@@ -10,7 +10,8 @@
 "data_parallel": every rank keeps the whole table, which must be static; gradients are exchanged instead
     of rows. For small tables.
 
-On one rank all of them mean the same.
+On one rank all of them mean the same. Ranks create the same tables in the same order: a lookup in tables that
+differ in shape, type or placement is refused on all ranks.
 """
 
 import dataclasses

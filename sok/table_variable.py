@@ -132,6 +132,13 @@ class TableVariable(backend.Variable):
     def is_static(self) -> bool:
         return self.attributes.is_static
 
+    def shared_facts(self) -> list[Any]:
+        """What is the same on all ranks, or rows would be read, trained and loaded where they are not. Names may
+        differ."""
+        kind = ["static", self.total_rows] if self.is_static else ["hash"]
+        types = [str(self.attributes.row_type), tf.as_dtype(self.key_dtype).name]
+        return [*kind, self.dimension, *types, self.placement.kind, self.placement.owner]
+
     @property
     def size(self) -> list[int]:
         """[rows, dimension], read now. On several ranks: of a static table all rows, of a hash table

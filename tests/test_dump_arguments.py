@@ -121,7 +121,9 @@ def test_an_optimizer_alone(tmp_path):
     assert float(optimizers[1].learning_rate) == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("optimizer", [5, "adam", keras.optimizers.Adam, [], object()], ids=str)
+@pytest.mark.parametrize(
+    "optimizer", [5, "adam", keras.optimizers.Adam, [], object()], ids=["number", "name", "class", "list", "object"]
+)
 def test_optimizers(dump, table, optimizer):
     assert_refused(dump, lambda: sok.dump(dump, table, optimizer), TypeError, NO_OPTIMIZER)
     assert_refused(dump, lambda: sok.load(dump, table, optimizer), TypeError, NO_OPTIMIZER)

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import sok
+from sok.checkpoint import locks
 
 ROWS = 200
 
@@ -123,6 +124,17 @@ def test_dumps_and_loads_of_one_folder(tmp_path):
     # What was being loaded when another took its place goes with the next one.
     sok.dump(tmp_path, table_of(1.0))
     assert len(list(tmp_path.glob("data-*"))) == 1
+
+
+def test_a_dump_that_is_being_removed(tmp_path):
+    """Its files may be there when it is opened, and gone when they are read."""
+    sok.dump(tmp_path, table_of(1.0))
+    table = table_of(2.0)
+    (folder,) = tmp_path.glob("data-*")
+    with locks.held(folder), pytest.raises(ValueError, match=f"{folder.name} is missing: it was removed, or a newer"):
+        sok.load(tmp_path, table)
+    assert all(np.all(row == 2.0) for row in kinds.export_as_dict(table).values())
+    assert sok.load(tmp_path, table).rows == {"t": ROWS}
 
 
 PROGRAM = """

@@ -11,7 +11,7 @@ import sok
 PATHS = [(None, TypeError, "None"), (5, TypeError, "5"), ("", ValueError, "''"), ("a\0b", ValueError, "'a")]
 
 
-@pytest.mark.parametrize(("path", "error", "text"), PATHS)
+@pytest.mark.parametrize(("path", "error", "text"), PATHS, ids=["none", "number", "empty", "null"])
 def test_paths(path, error, text):
     table = sok.DynamicVariable(2, name="items")
     model = keras.Sequential([keras.Input((2,), dtype="int64"), sok.layers.DistributedEmbedding(2, default="zeros")])
@@ -40,6 +40,7 @@ def test_things_that_are_no_model_and_no_table(tmp_path):
         ([[1], [1, 2]], np.ones((2, 2)), r"'items' takes ids \[n\] and values \[n, 2\]: "),
         ([2**70, 1], np.ones((2, 2)), f"ids have at most 64 bits, got {2**70}"),
     ],
+    ids=["values", "ids", "bits"],
 )
 def test_arrays(ids, values, text):
     table = sok.DynamicVariable(2, name="items")

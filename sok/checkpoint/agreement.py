@@ -5,7 +5,6 @@
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -52,7 +51,7 @@ class Agreement:
 
     def same_tables(self, tables: dict[str, TableVariable], switches: list[bool], what: str) -> None:
         """As `same`, of tables, their names and order, and of arguments that are True or False."""
-        kinds = {name: _kind_of(table) for name, table in tables.items()}
+        kinds = {name: table.shared_facts() for name, table in tables.items()}
         self.same(json.dumps([*switches, kinds]), what)
 
     def _tell(self, text: str) -> list[str]:
@@ -61,10 +60,3 @@ class Agreement:
         heard = self._communicator.all_gather(tf.constant(said.astype(np.int32)), "agree")
         lines = np.asarray(heard).astype(np.uint8).tobytes().decode().splitlines()
         return [text for _, text in sorted(json.loads(line) for line in lines)]
-
-
-def _kind_of(table: TableVariable) -> list[Any]:
-    """What must be equal on all ranks."""
-    kind = ["static", table.total_rows] if table.is_static else ["hash"]
-    types = [str(table.attributes.row_type), tf.as_dtype(table.key_dtype).name]
-    return [*kind, table.dimension, *types, table.placement.kind, table.placement.owner]

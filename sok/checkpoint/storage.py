@@ -168,9 +168,13 @@ class LocalStorage:
         with contextlib.ExitStack() as stack:
             # Until they have been read a dump that takes this one's place leaves them.
             for folder in {name.rpartition("/")[0] for name in names}:
-                # If that cannot be, it is being removed or gone, and so are its files.
-                with contextlib.suppress(OSError):
+                try:
                     stack.enter_context(locks.held(self._root / folder, shared=True))
+                except BlockingIOError:
+                    # It is being removed: files that are there still would go while they are read.
+                    raise _missing(self.place, folder) from None
+                except OSError:
+                    pass  # it is gone, as the files will say
             for name, size in names.items():
                 self.check(name, size)
             yield {name: self._root / name for name in names}

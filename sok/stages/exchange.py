@@ -2,37 +2,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages 4 and 6, exchange: one buffer for all tables travels to the ranks, and another one back."""
 
+import hashlib
+
 import tensorflow as tf
 
 from sok import _native
 from sok.comm.base import Communicator
 
+# The numbers before the counts in a message of `exchange_counts`: what was refused, and the lookup's digest.
+_REPORT = 5
+
 
 def exchange_counts(
-    communicator: Communicator, counts: tf.Tensor, refused: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Tells every rank how many ids it will get.
+    communicator: Communicator, variables: list, way: str, counts: tf.Tensor, refused: tf.Tensor
+) -> tf.Tensor:
+    """Tells every rank how many ids it will get, and that this one looks up the same tables in the same way.
 
     Args:
-        counts: int64 [ranks, tables], ids for each rank.
+        communicator: connects the ranks.
+        variables: the tables.
+        way: what travels; see `sok.stages.choice`.
+        counts: int64 [ranks, n], numbers for each rank.
         refused: int64 [4], of `Unique`.
 
     Returns:
-        int64 [ranks, tables], ids from each rank; int64 [ranks, 4], what each rank refused.
+        int64 [ranks, n], numbers from each rank. What travels later waits for it: it raises on all ranks or none.
+
+    Raises:
+        tf.errors.InvalidArgumentError: a rank met an id out of range, or does not make the same lookup.
     """
-    tables = counts.shape[1]
-    message = tf.concat([counts, tf.tile(refused[tf.newaxis], [communicator.size, 1])], axis=1)
-    ones = tf.ones([communicator.size], tf.int64)
-    received, _ = communicator.all_to_all(message, ones, "exchange_counts")
-    received = tf.ensure_shape(received, [communicator.size, tables + 4])
-    return received[:, :tables], received[:, tables:]
+    ranks, columns = communicator.size, counts.shape[1]
+    tables = ", ".join(str(variable.shared_facts()) for variable in variables)
+    described = f"exchange={way!r} of the tables {tables}"
+    digest = hashlib.blake2b(described.encode(), digest_size=7).digest()
+    report = tf.concat([refused, tf.constant([int.from_bytes(digest, "little")], tf.int64)], 0)
+    message = tf.concat([tf.tile(report[tf.newaxis], [ranks, 1]), counts], 1)
+    # Flat, so that ranks with other numbers of tables hear of it too.
+    splits = tf.fill([ranks], tf.constant(columns + _REPORT, tf.int64))
+    received, sizes = communicator.all_to_all(tf.reshape(message, [-1]), splits, "exchange_counts")
+    return _native.ops.sok_read_counts(
+        message=received,
+        sizes=sizes,
+        columns=columns,
+        tables=[variable.table.name for variable in variables],
+        rows=[variable.total_rows for variable in variables],
+        here=communicator.rank,
+        described=described,
+    )
 
 
 def exchange_ids(
     communicator: Communicator, ids: tf.Tensor, counts: tf.Tensor, received_counts: tf.Tensor
 ) -> list[tf.Tensor]:
     """Sends ids to their owners: for each table the ids that came here, int64 [n, 1], by rank."""
-    buffer, _ = communicator.all_to_all(ids, tf.reduce_sum(counts, axis=1), "exchange_ids")
+    with tf.control_dependencies([received_counts]):
+        buffer, _ = communicator.all_to_all(ids, tf.reduce_sum(counts, axis=1), "exchange_ids")
     tables = counts.shape[1]
     return part_from(buffer, received_counts, [tf.int64] * tables, [1] * tables)
 

@@ -19,7 +19,7 @@ from sok.stages.dedupe import dedupe
 from sok.stages.exchange import carrier_of, exchange_counts, exchange_ids, join, part_from
 from sok.stages.lookup import FeatureRead
 from sok.stages.lookup import lookup as lookup_here
-from sok.stages.route import check_refused, route, route_bags
+from sok.stages.route import route, route_bags
 
 
 def lookup(communicator, variables, reads, *, training, max_norms, exchange) -> list[tf.Tensor]:
@@ -28,8 +28,7 @@ def lookup(communicator, variables, reads, *, training, max_norms, exchange) -> 
     exchange: "partials", "reduce_scatter" or "auto".
     """
     request = _Request(communicator, variables, reads, exchange)
-    with tf.control_dependencies([op for op in [request.check()] if op is not None]):
-        received = exchange_ids(communicator, request.buffer, request.counts, request.received_counts)
+    received = exchange_ids(communicator, request.buffer, request.counts, request.received_counts)
     count = len(variables)
     received = [part[:, 0] for part in received]
     ids, lengths, bits = received[:count], received[count : 2 * count], received[2 * count :]
@@ -73,7 +72,9 @@ class _Request:
             self._decide()
         else:
             self.by_bag = True
-            received, self.refused = exchange_counts(communicator, self.bags.counts, self.bags.refused)
+            received = exchange_counts(
+                communicator, variables, exchange, self.bags.counts, self.bags.refused
+            )
             self.buffer, self.counts, self.received_counts = self._bags_message(received)
         # Of ids, and of what comes back: one sum a bag.
         self.id_counts, self.sum_counts = self._columns(self.counts)
@@ -116,7 +117,7 @@ class _Request:
         message = tf.concat(
             [bags.counts, self.routed.counts, tf.tile(costs[tf.newaxis], [c.size, 1])], axis=1
         )
-        received, self.refused = exchange_counts(c, message, bags.refused)
+        received = exchange_counts(c, self.variables, "auto", message, bags.refused)
         by_bag, by_row, costs = tf.split(received, [2 * tables, tables, choice.COSTS], axis=1)
         self.by_bag = choice.partials_move_less(costs)
         nothing = tf.zeros([c.size, (2 if self.is_weighted else 1) * tables], tf.int64)
@@ -136,10 +137,6 @@ class _Request:
     @property
     def is_weighted(self) -> bool:
         return bool(self._weighted_reads())
-
-    def check(self) -> tf.Operation | None:
-        """Raises on every rank if one of them met an id out of range."""
-        return check_refused(self.refused, self.variables)
 
     def row_splits(self, ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Of one table's bags that have come here."""

@@ -18,7 +18,7 @@ from sok.stages.dedupe import dedupe
 from sok.stages.exchange import exchange_counts, exchange_ids, exchange_rows
 from sok.stages.lookup import FeatureRead, Record
 from sok.stages.lookup import lookup as lookup_here
-from sok.stages.route import check_refused, route
+from sok.stages.route import route
 
 
 def lookup(
@@ -42,7 +42,8 @@ def lookup(
 
     Raises:
         ValueError: a table was created for another number of ranks.
-        tf.errors.InvalidArgumentError: on every rank, if one of them met an id out of range.
+        tf.errors.InvalidArgumentError: on every rank, if one of them met an id out of range, or if they
+            look up tables that differ in shape, type, placement or order, or pass another `exchange`.
     """
     for variable in variables:
         if variable.placement.ranks != communicator.size:
@@ -89,9 +90,10 @@ def _lookup_sharded(communicator, variables, reads, *, training, max_norms, exch
 def _lookup_rows(communicator, variables, reads, *, training, max_norms):
     unique = dedupe(variables, reads)
     routed = route(variables, unique.keys, unique.slots, [read.table for read in reads])
-    received_counts, refused = exchange_counts(communicator, routed.counts, unique.refused)
-    with tf.control_dependencies(_operations(check_refused(refused, variables))):
-        ids = exchange_ids(communicator, routed.ids, routed.counts, received_counts)
+    received_counts = exchange_counts(
+        communicator, variables, "rows", routed.counts, unique.refused
+    )
+    ids = exchange_ids(communicator, routed.ids, routed.counts, received_counts)
     rows = lookup_here(
         [variable.table for variable in variables],
         [
@@ -124,8 +126,3 @@ def _lookup_rows(communicator, variables, reads, *, training, max_norms):
         return outputs, gradient
 
     return bring_home(*rows, *(reads[i].record.weights for i in weighted))
-
-
-def _operations(operation: tf.Operation | None) -> list[tf.Operation]:
-    """An op without outputs: in eager mode there is nothing to wait for."""
-    return [] if operation is None else [operation]

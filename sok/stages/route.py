@@ -86,15 +86,6 @@ def route_bags(variables: list, reads: list[FeatureRead], *, keep_empty: bool) -
     )
 
 
-def check_refused(refused: tf.Tensor, variables: list) -> tf.Operation:
-    """Raises on all ranks if one of them met an id out of range: refused is [ranks, 4]."""
-    return _native.ops.sok_check_refused(
-        refused=refused,
-        tables=[variable.table.name for variable in variables],
-        rows=[variable.total_rows for variable in variables],
-    )
-
-
 def kept_here(variable, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Which of some keys this rank keeps: their positions, and the ids under which it knows them.
 

@@ -135,6 +135,11 @@ class Ranks:
         """Whether another function may run: nothing has failed, which leaves ranks apart, and all live."""
         return not self._failed and all(process.poll() is None for process in self.processes)
 
+    def retire(self) -> None:
+        """No other test gets this job: its ranks have made different tables, which are balanced from now on as if all
+        had them."""
+        self._failed = True
+
     def kill(self) -> None:
         for process in self.processes:
             process.kill()

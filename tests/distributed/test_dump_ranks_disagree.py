@@ -128,6 +128,8 @@ def test_ranks_that_load_different_things(ranks, tmp_path, case, rows):
         assert weight == 7.0
     for text, _, weight in ranks.run(load_differently, str(tmp_path), "alike", rows):
         assert (text, weight) == ("", 1.0)
+    if case == "placement":
+        ranks.retire()
 
 
 def load_sok2_differently(folder, case):

@@ -145,7 +145,7 @@ def test_what_each_way_sends_to_each_rank(ranks, exchange, weighted):
     batches = draw([20, 0, 33][: ranks.size], 100, 12)
     results = ranks.run(traffic, batches, "float32", None, exchange, weighted)
     check_bytes(results, expected_bytes(batches, owners_of(results), exchange, 4, weighted))
-    columns = 2 * (1 if exchange == "rows" else 2) + 4
+    columns = 2 * (1 if exchange == "rows" else 2) + 5
     for rank, (sent, _) in enumerate(results):
         assert [sent[stage]["calls"] for stage in STAGES] == [1] * 4
         counts = np.full(ranks.size, 8 * columns)

@@ -17,8 +17,8 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 TREES = ("sok", "cc_ops", "cuda", "tests")
 SOURCES = (".py", ".h", ".cc", ".cu", ".cuh", ".json", ".sh")
-EXEMPTIONS = pathlib.Path(__file__).parent / "exemptions.txt"
-LATEST = pathlib.Path(__file__).parent / "results" / "h200.json"
+HERE = pathlib.Path(__file__).parent
+LATEST = HERE / "results" / "h200.json"
 
 
 def tree_hash(folder: str) -> str:
@@ -34,14 +34,26 @@ def tree_hash(folder: str) -> str:
 
 def exemptions() -> dict[str, str]:
     """Patterns of test ids that have no twin on a GPU, and why."""
-    lines = EXEMPTIONS.read_text().splitlines()
-    entries = (line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return dict(entries)
+    return _entries("exemptions.txt")
+
+
+def awaited() -> dict[str, str]:
+    """Patterns of test ids that the next run on a GPU is to prove, and why the last one has not."""
+    return _entries("awaited.txt")
+
+
+def _entries(name: str) -> dict[str, str]:
+    lines = (HERE / name).read_text().splitlines()
+    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+
+
+def matches(test: str, pattern: str) -> bool:
+    # Brackets of parameters are no patterns.
+    return fnmatch.fnmatchcase(test.split("[")[0], pattern)
 
 
 def is_exempt(test: str) -> bool:
-    # Brackets of parameters are no patterns.
-    return any(fnmatch.fnmatchcase(test.split("[")[0], pattern) for pattern in exemptions())
+    return any(matches(test, pattern) for pattern in exemptions())
 
 
 # ---- the plugin: `-p proof`, SOK_GPU_RECORD names the file ------------------------------------------
@@ -104,7 +116,7 @@ def check(path: str) -> list[str]:
         f"{tree} is not the tree that was tested" for tree in TREES if summary["tree_sha256"][tree] != tree_hash(tree)
     ]
     failed = [name for name, test in summary["tests"].items() if test["outcome"] != "passed"]
-    return wrong + [f"{name} did not pass" for name in failed]
+    return wrong + [f"{name} did not pass" for name in failed] + [f"{name} is awaited" for name in awaited()]
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,96 @@
+# Copyright 2026 The SOK Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that look up different tables are refused, all of them, before a row is inserted, read or trained."""
+
+import launch
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_dump_ranks_disagree import is_odd
+from test_dump_refused_ranks import attempt
+
+import sok
+from sok import checks
+
+# How to make the tables: on the rank that differs, and on the others.
+DIFFERENT = {
+    "place": ([{"mode": "localized:0"}], [{"mode": "localized:1"}]),
+    "kind": ([{"mode": "distributed"}], [{"mode": "localized:1"}]),
+    "static": ([{"rows": 9}], [{}]),
+    "rows": ([{"rows": 9}], [{"rows": 8}]),
+    "dimension": ([{"dimension": 3}], [{}]),
+    "type": ([{"dtype": "float16"}], [{}]),
+    "keys": ([{"key_type": "int32"}], [{}]),
+    "order": ([{"dimension": 3}, {}], [{}, {"dimension": 3}]),
+    "number": ([{}], [{}, {}]),
+    "second": ([{}, {"mode": "localized:0"}], [{}, {"mode": "localized:1"}]),
+}
+
+
+def make(rows=None, dimension=2, key_type="int64", **options):
+    if rows is None:
+        return sok.DynamicVariable(dimension, initializer="ones", seed=1, key_type=key_type, **options)
+    return sok.Variable(shape=(rows, dimension), initializer="ones", seed=1, **options)
+
+
+def look_up(case, exchange, graph):
+    tables = [make(**options) for options in DIFFERENT[case][0 if is_odd() else 1]]
+
+    def sum_of_rows():
+        ids = [tf.constant([[sok.rank(), 3], [3, 4]], table.key_dtype) for table in tables]
+        return [tf.reduce_sum(x) for x in sok.lookup_sparse(tables, ids, combiners="sum", exchange=exchange)]
+
+    text = attempt(tf.function(sum_of_rows) if graph else sum_of_rows)
+    # The job goes on: all ranks have left the call together.
+    good = make()
+    seen = sok.lookup_sparse(good, tf.constant([[5, 6]]), combiners="sum").numpy()
+    return text, [table.table.row_count() for table in tables if not table.is_static], seen.tolist()
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Ranks of which the last makes other tables: of no use to other tests."""
+    job = launch.Ranks(2, {"SOK_COMM_TIMEOUT": "60"})
+    yield job
+    job.close()
+
+
+@pytest.mark.parametrize(
+    ("case", "exchange", "graph"),
+    [(case, "rows", False) for case in DIFFERENT]
+    + [("place", exchange, graph) for exchange in checks.EXCHANGES for graph in (False, True)],
+)
+def test_tables_that_differ_are_refused(pairs, case, exchange, graph):
+    for rank, (text, rows, seen) in enumerate(pairs.run(look_up, case, exchange, graph)):
+        assert "rank 1 does not make the same lookup as rank 0" in text
+        assert f"On rank {rank} it is: exchange='{exchange}' of the tables [" in text
+        assert "All ranks must create and look up the same tables, in one order" in text
+        assert not any(rows)
+        assert seen == [[2.0, 2.0]]
+
+
+def balanced_apart():
+    """One rank has made a table that the others do not have: from then on it balances them differently."""
+    if is_odd():
+        sok.DynamicVariable(2, mode="localized:0", capacity=10000, seed=1)
+    table = sok.DynamicVariable(2, mode="localized", initializer="ones", seed=1)
+    return table.placement.rank, attempt(sok.lookup_sparse, table, tf.constant([[1]]), combiners="sum")
+
+
+def test_tables_that_are_balanced_differently(pairs):
+    places, texts = zip(*pairs.run(balanced_apart))
+    assert len(set(places)) == 2
+    for rank, text in enumerate(texts):
+        assert "rank 1 does not make the same lookup as rank 0" in text
+        assert f"'localized', {places[rank]}]" in text
+
+
+def names_differ():
+    name = f"of_rank_{sok.rank()}"
+    table = sok.DynamicVariable(2, name=name, initializer="ones")
+    return sok.lookup_sparse(table, tf.constant([[1, 2]]), combiners="sum").numpy()
+
+
+def test_names_may_differ(pairs):
+    for values in pairs.run(names_differ):
+        np.testing.assert_array_equal(values, [[2.0, 2.0]])
