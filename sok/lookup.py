@@ -65,7 +65,8 @@ def lookup_sparse(
 
     Raises:
         ValueError, TypeError: an argument is not what is listed.
-        tf.errors.InvalidArgumentError: an id is out of range of a static table.
+        tf.errors.InvalidArgumentError: an id is out of range of a static table; over several ranks, on all of
+            them, if it is on one, or if they do not look up the same tables in the same way.
 
     >>> table = sok.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
     >>> sok.lookup_sparse(table, tf.ragged.constant([[1, 3], []]), combiners="mean").numpy()

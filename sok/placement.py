@@ -11,7 +11,7 @@
     of rows. For small tables.
 
 On one rank all of them mean the same. Ranks create the same tables in the same order: a lookup in tables that
-differ in shape, type or placement is refused on all ranks.
+differ in shape, type, placement or order is refused on all ranks, unless all are "data_parallel" on one of them.
 """
 
 import dataclasses

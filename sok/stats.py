@@ -17,7 +17,7 @@ def stats(*variables: TableVariable) -> dict[str, dict[str, Any]]:
     Of a stage: calls, seconds (on the host), gpu_calls (of the calls, those on a GPU), gpu_kernels (that
     they launched), and for one that sends something to other ranks (exchange_counts, exchange_ids,
     exchange_rows, exchange_gradients, …) sent_bytes, sent_rows (slices along the first dimension of what was
-    sent: ids, rows or gradients, one number a rank in exchange_counts), and sent_bytes_to, a list by rank; what
+    sent: ids, rows or gradients, numbers in exchange_counts), and sent_bytes_to, a list by rank; what
     stays on this rank does not count. How an all-reduce travels is up to the transport: its bytes count once, and
     not by rank.
 

@@ -3,6 +3,7 @@
 """The outer half of a variable: a table as a weight that Keras tracks, trains and saves."""
 
 import functools
+import itertools
 import weakref
 from typing import Any
 
@@ -15,6 +16,8 @@ from sok import checks, placement
 from sok.stages.route import kept_here
 from sok.table import TableAttributes, TableValue
 from sok.table_state import Origin
+
+_numbers = itertools.count()
 
 
 class TableShape(tuple):
@@ -80,6 +83,8 @@ class TableVariable(backend.Variable):
         name: str | None = None,
         device: str = "",
     ):
+        # Of the tables that this process has made.
+        self.number = next(_numbers)
         self.attributes = attributes
         self.key_dtype = key_dtype
         self._table_device = device
@@ -133,8 +138,8 @@ class TableVariable(backend.Variable):
         return self.attributes.is_static
 
     def shared_facts(self) -> list[Any]:
-        """What is the same on all ranks, or rows would be read, trained and loaded where they are not. Names may
-        differ."""
+        """What a table must have alike on all ranks, besides its place among the tables of a lookup or its name in a
+        dump."""
         kind = ["static", self.total_rows] if self.is_static else ["hash"]
         types = [str(self.attributes.row_type), tf.as_dtype(self.key_dtype).name]
         return [*kind, self.dimension, *types, self.placement.kind, self.placement.owner]

@@ -84,75 +84,7 @@ class RouteOp final : public OpKernel {
   std::vector<Placement> placements_;
 };
 
-class ReadCountsOp final : public OpKernel {
- public:
-  explicit ReadCountsOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("columns", &columns_));
-    OP_REQUIRES_OK(context, context->GetAttr("tables", &tables_));
-    OP_REQUIRES_OK(context, context->GetAttr("rows", &rows_));
-    OP_REQUIRES_OK(context, context->GetAttr("here", &here_));
-    OP_REQUIRES_OK(context, context->GetAttr("described", &described_));
-  }
-
-  void Compute(OpKernelContext* context) override {
-    run_op(context, [&]() -> Status { return read(context); });
-  }
-
- private:
-  // Of what a rank sends.
-  enum Field { kTable, kFeature, kPosition, kId, kDigest, kCounts };
-
-  Status read(OpKernelContext* context) const {
-    const Tensor& message = context->input(0);
-    const auto sizes = context->input(1).vec<std::int64_t>();
-    const std::int64_t ranks = sizes.size();
-    std::vector<const std::int64_t*> sent(ranks);
-    const std::int64_t* next = message.flat<std::int64_t>().data();
-    std::int64_t left = message.NumElements();
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      if (sizes(rank) < kCounts || sizes(rank) > left) {
-        return invalid_argument("rank ", rank, " sent ", sizes(rank), " numbers, of ", left);
-      }
-      sent[rank] = next;
-      next += sizes(rank);
-      left -= sizes(rank);
-    }
-    for (std::int64_t rank = 1; rank < ranks; ++rank) {
-      if (sent[rank][kDigest] == sent[0][kDigest] && sizes(rank) == sizes(0)) continue;
-      return invalid_argument("rank ", rank, " does not make the same lookup as rank 0. On rank ",
-                              here_, " it is: ", described_,
-                              ". All ranks must create and look up the same tables, in one order "
-                              "and with one shape, type and mode, and exchange them in one way");
-    }
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      const std::int64_t table = sent[rank][kTable];
-      if (table < 0 || table >= static_cast<std::int64_t>(tables_.size())) continue;
-      return invalid_argument("table '", tables_[table], "': id ", sent[rank][kId], " at position ",
-                              sent[rank][kPosition], " of rank ", rank,
-                              " is out of range: the table has ", rows_[table],
-                              " rows (pass out_of_range=\"zero\" or \"clip\" to accept such ids)");
-    }
-    if (ranks > 0 && sizes(0) != kCounts + columns_) {
-      return invalid_argument("ranks sent ", sizes(0), " numbers, not ", kCounts + columns_);
-    }
-    Tensor* counts = nullptr;
-    SOK_RETURN_IF_ERROR(allocate(context, 0, TensorShape({ranks, columns_}), &counts));
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      std::copy_n(sent[rank] + kCounts, columns_,
-                  counts->flat<std::int64_t>().data() + rank * columns_);
-    }
-    return {};
-  }
-
-  std::int64_t columns_ = 1;
-  std::vector<std::string> tables_;
-  std::vector<std::int64_t> rows_;
-  std::int64_t here_ = 0;
-  std::string described_;
-};
-
 REGISTER_KERNEL_BUILDER(Name("Sok>Route").Device(tensorflow::DEVICE_CPU), RouteOp);
-REGISTER_KERNEL_BUILDER(Name("Sok>ReadCounts").Device(tensorflow::DEVICE_CPU), ReadCountsOp);
 
 }  // namespace
 }  // namespace sok

@@ -2,6 +2,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cc_ops/ops/shapes.h"
 
+REGISTER_OP("Sok>ReceiveCounts")
+    .Input("message: int64")
+    .Input("sizes: int64")
+    .Output("counts: int64")
+    .Attr("columns: int >= 0")
+    .Attr("tables: list(string)")
+    .Attr("rows: list(int)")
+    .Attr("here: int >= 0")
+    .Attr("lookup: string")
+    .SetShapeFn([](sok::InferenceContext* c) {
+      std::int64_t columns = 0;
+      TF_RETURN_IF_ERROR(c->GetAttr("columns", &columns));
+      sok::ShapeHandle message, sizes;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &message));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &sizes));
+      c->set_output(0, c->Matrix(c->Dim(sizes, 0), columns));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+What ranks tell each other before anything else of a lookup travels. Fails, on every rank alike, if one
+of them met an id that is out of range, or makes another lookup.
+
+message: of each rank `refused` of Sok>Dedupe or Sok>RouteBags, a number that stands for its lookup,
+  and its counts.
+sizes: how many of these numbers each rank sent.
+counts: [ranks, columns].
+tables: names.
+rows: for each table how many rows it has on all ranks together.
+here: this rank. lookup: what it looks up, for the error.
+)doc");
+
 REGISTER_OP("Sok>Interleave")
     .Input("parts: types")
     .Input("counts: int64")

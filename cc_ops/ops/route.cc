@@ -78,31 +78,3 @@ REGISTER_OP("Sok>RouteBags")
         "  over all features of the table.\n"
         "owners, rows: as of Sok>Route. out_of_range: as of Sok>Dedupe.\n"
         "keep_empty: every bag has a part on every rank, also one without ids.\n" SOK_BAG_DOC);
-
-REGISTER_OP("Sok>ReadCounts")
-    .Input("message: int64")
-    .Input("sizes: int64")
-    .Output("counts: int64")
-    .Attr("columns: int >= 1")
-    .Attr("tables: list(string)")
-    .Attr("rows: list(int)")
-    .Attr("here: int >= 0")
-    .Attr("described: string")
-    .SetIsStateful()
-    .SetShapeFn([](sok::InferenceContext* c) {
-      std::int64_t columns = 0;
-      TF_RETURN_IF_ERROR(c->GetAttr("columns", &columns));
-      c->set_output(0, c->Matrix(c->Dim(c->input(1), 0), columns));
-      return absl::OkStatus();
-    })
-    .Doc(R"doc(
-What ranks told each other before a lookup. Fails, on every rank alike, if one of them met an id that
-is out of range or makes another lookup.
-
-message: of each rank `refused` of Sok>Dedupe, a number that stands for its lookup, and its counts.
-sizes: how many of these numbers each rank sent.
-counts: [ranks, columns].
-tables: names.
-rows: for each table how many rows it has on all ranks together.
-here: this rank. described: the lookup here, for the error.
-)doc");

@@ -174,7 +174,7 @@ class LocalStorage:
                     # It is being removed: files that are there still would go while they are read.
                     raise _missing(self.place, folder) from None
                 except OSError:
-                    pass  # it is gone, as the files will say
+                    pass  # gone, as the files will say; or not to be locked by this process, but to be read
             for name, size in names.items():
                 self.check(name, size)
             yield {name: self._root / name for name in names}

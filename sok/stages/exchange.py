@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages 4 and 6, exchange: one buffer for all tables travels to the ranks, and another one back."""
 
+import dataclasses
 import hashlib
 
 import tensorflow as tf
@@ -9,45 +10,65 @@ import tensorflow as tf
 from sok import _native
 from sok.comm.base import Communicator
 
-# The numbers before the counts in a message of `exchange_counts`: what was refused, and the lookup's digest.
-_REPORT = 5
+
+@dataclasses.dataclass(frozen=True)
+class LookupFacts:
+    """What all ranks must have alike, or rows would be read and trained where they are not.
+
+    digest: a number that stands for it.
+    text: it, and what the tables are called here.
+    """
+
+    digest: int
+    text: str
+
+    @classmethod
+    def of(cls, variables: list, way: str) -> "LookupFacts":
+        """The lookup in some tables; `way`: what travels, see `sok.stages.choice`."""
+        each = [variable.shared_facts() for variable in variables]
+        # Their numbers themselves would refuse ranks of which one has made other tables too.
+        made = {number: place for place, number in enumerate(sorted(v.number for v in variables))}
+        order = [made[variable.number] for variable in variables]
+        alike = str((way, each, order)).encode()
+        tables = ", ".join(f"{variable.name!r} {fact}" for variable, fact in zip(variables, each))
+        text = f"exchange={way!r} of {tables}; their order of creation: {order}"
+        # Seven bytes, which an int64 holds whatever they are.
+        return cls(int.from_bytes(hashlib.blake2b(alike, digest_size=7).digest(), "little"), text)
 
 
 def exchange_counts(
-    communicator: Communicator, variables: list, way: str, counts: tf.Tensor, refused: tf.Tensor
+    communicator: Communicator, variables: list, facts: LookupFacts, counts: tf.Tensor, refused: tf.Tensor
 ) -> tf.Tensor:
-    """Tells every rank how many ids it will get, and that this one looks up the same tables in the same way.
+    """Tells every rank how many ids it will get, and what this one looks up.
 
     Args:
         communicator: connects the ranks.
-        variables: the tables.
-        way: what travels; see `sok.stages.choice`.
+        variables: the tables of these ids.
+        facts: what all ranks must have alike.
         counts: int64 [ranks, n], numbers for each rank.
         refused: int64 [4], of `Unique`.
 
     Returns:
-        int64 [ranks, n], numbers from each rank. What travels later waits for it: it raises on all ranks or none.
+        int64 [ranks, n], numbers from each rank. It fails on all ranks or on none: what travels next must
+        depend on it.
 
     Raises:
-        tf.errors.InvalidArgumentError: a rank met an id out of range, or does not make the same lookup.
+        tf.errors.InvalidArgumentError: a rank met an id out of range, or makes another lookup.
     """
     ranks, columns = communicator.size, counts.shape[1]
-    tables = ", ".join(str(variable.shared_facts()) for variable in variables)
-    described = f"exchange={way!r} of the tables {tables}"
-    digest = hashlib.blake2b(described.encode(), digest_size=7).digest()
-    report = tf.concat([refused, tf.constant([int.from_bytes(digest, "little")], tf.int64)], 0)
+    report = tf.concat([refused, tf.constant([facts.digest], tf.int64)], 0)
     message = tf.concat([tf.tile(report[tf.newaxis], [ranks, 1]), counts], 1)
     # Flat, so that ranks with other numbers of tables hear of it too.
-    splits = tf.fill([ranks], tf.constant(columns + _REPORT, tf.int64))
+    splits = tf.fill([ranks], tf.size(message, tf.int64) // ranks)
     received, sizes = communicator.all_to_all(tf.reshape(message, [-1]), splits, "exchange_counts")
-    return _native.ops.sok_read_counts(
+    return _native.ops.sok_receive_counts(
         message=received,
         sizes=sizes,
         columns=columns,
         tables=[variable.table.name for variable in variables],
         rows=[variable.total_rows for variable in variables],
         here=communicator.rank,
-        described=described,
+        lookup=facts.text,
     )
 
 
@@ -55,6 +76,7 @@ def exchange_ids(
     communicator: Communicator, ids: tf.Tensor, counts: tf.Tensor, received_counts: tf.Tensor
 ) -> list[tf.Tensor]:
     """Sends ids to their owners: for each table the ids that came here, int64 [n, 1], by rank."""
+    # In a graph nothing else keeps ids at home that other ranks do not wait for.
     with tf.control_dependencies([received_counts]):
         buffer, _ = communicator.all_to_all(ids, tf.reduce_sum(counts, axis=1), "exchange_ids")
     tables = counts.shape[1]

@@ -16,18 +16,20 @@ from sok.inputs import Record
 from sok.stages import choice
 from sok.stages.combine import combine, combine_gradients, divide
 from sok.stages.dedupe import dedupe
-from sok.stages.exchange import carrier_of, exchange_counts, exchange_ids, join, part_from
+from sok.stages.exchange import LookupFacts, carrier_of, exchange_counts, exchange_ids, join, part_from
 from sok.stages.lookup import FeatureRead
 from sok.stages.lookup import lookup as lookup_here
 from sok.stages.route import route, route_bags
 
 
-def lookup(communicator, variables, reads, *, training, max_norms, exchange) -> list[tf.Tensor]:
+def lookup(
+    communicator, variables, reads, *, training, max_norms, exchange, facts: LookupFacts
+) -> list[tf.Tensor]:
     """Outputs of all features of tables that are in parts; see `sok.stages.ranks.lookup`.
 
     exchange: "partials", "reduce_scatter" or "auto".
     """
-    request = _Request(communicator, variables, reads, exchange)
+    request = _Request(communicator, variables, reads, exchange, facts)
     received = exchange_ids(communicator, request.buffer, request.counts, request.received_counts)
     count = len(variables)
     received = [part[:, 0] for part in received]
@@ -46,6 +48,11 @@ def lookup(communicator, variables, reads, *, training, max_norms, exchange) -> 
     return [divide(read, total) for read, total in zip(reads, request.sums_home(sums))]
 
 
+def is_weighted(reads: list[FeatureRead]) -> bool:
+    """Whether weights travel."""
+    return any(read.record.weights is not None for read in reads)
+
+
 def _choose(flag: bool | tf.Tensor, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
     """One of two local computations; the flag may be known now. Not differentiable."""
     if isinstance(flag, bool):
@@ -61,8 +68,9 @@ class _Request:
         weighted, of weights, as bits in integers, so that all travel at once.
     """
 
-    def __init__(self, communicator, variables, reads, exchange):
+    def __init__(self, communicator, variables, reads, exchange, facts):
         self.communicator = communicator
+        self.facts = facts
         self.variables = variables
         self.reads = reads
         self.widths = [variable.dimension for variable in variables]
@@ -73,7 +81,7 @@ class _Request:
         else:
             self.by_bag = True
             received = exchange_counts(
-                communicator, variables, exchange, self.bags.counts, self.bags.refused
+                communicator, variables, facts, self.bags.counts, self.bags.refused
             )
             self.buffer, self.counts, self.received_counts = self._bags_message(received)
         # Of ids, and of what comes back: one sum a bag.
@@ -117,7 +125,7 @@ class _Request:
         message = tf.concat(
             [bags.counts, self.routed.counts, tf.tile(costs[tf.newaxis], [c.size, 1])], axis=1
         )
-        received = exchange_counts(c, self.variables, "auto", message, bags.refused)
+        received = exchange_counts(c, self.variables, self.facts, message, bags.refused)
         by_bag, by_row, costs = tf.split(received, [2 * tables, tables, choice.COSTS], axis=1)
         self.by_bag = choice.partials_move_less(costs)
         nothing = tf.zeros([c.size, (2 if self.is_weighted else 1) * tables], tf.int64)
@@ -136,7 +144,7 @@ class _Request:
 
     @property
     def is_weighted(self) -> bool:
-        return bool(self._weighted_reads())
+        return is_weighted(self.reads)
 
     def row_splits(self, ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Of one table's bags that have come here."""

@@ -15,7 +15,7 @@ from sok.comm.base import Communicator
 from sok.stages import choice, owners
 from sok.stages.combine import combine, combine_gradients
 from sok.stages.dedupe import dedupe
-from sok.stages.exchange import exchange_counts, exchange_ids, exchange_rows
+from sok.stages.exchange import LookupFacts, exchange_counts, exchange_ids, exchange_rows
 from sok.stages.lookup import FeatureRead, Record
 from sok.stages.lookup import lookup as lookup_here
 from sok.stages.route import route
@@ -43,7 +43,8 @@ def lookup(
     Raises:
         ValueError: a table was created for another number of ranks.
         tf.errors.InvalidArgumentError: on every rank, if one of them met an id out of range, or if they
-            look up tables that differ in shape, type, placement or order, or pass another `exchange`.
+            look up tables that differ in shape, type, placement or order, or in another way. Tables that are
+            all replicated are not compared, since nothing travels.
     """
     for variable in variables:
         if variable.placement.ranks != communicator.size:
@@ -52,7 +53,7 @@ def lookup(
                 f"there are {communicator.size}: call sok.init() before creating tables"
             )
     outputs: list = [None] * len(reads)
-    sharded = functools.partial(_lookup_sharded, exchange=exchange)
+    sharded = functools.partial(_lookup_sharded, of_call=variables, exchange=exchange)
     for replicated, run in ((True, _lookup_replicated), (False, sharded)):
         tables = [t for t, v in enumerate(variables) if v.placement.is_replicated is replicated]
         places = [i for i, read in enumerate(reads) if read.table in tables]
@@ -78,20 +79,25 @@ def _lookup_replicated(communicator, variables, reads, *, training, max_norms):
     return lookup_here(tables, reads, training=training, max_norms=max_norms)
 
 
-def _lookup_sharded(communicator, variables, reads, *, training, max_norms, exchange):
+def _lookup_sharded(communicator, variables, reads, *, of_call, training, max_norms, exchange):
+    """of_call: all tables of the call. Those that are replicated travel with no lookup, but must be the same
+    on all ranks too."""
     if exchange == "auto" and not choice.bags_may_be_long(reads):
         exchange = "rows"
     options = {"training": training, "max_norms": max_norms}
     if exchange == "rows":
-        return _lookup_rows(communicator, variables, reads, **options)
-    return owners.lookup(communicator, variables, reads, **options, exchange=exchange)
+        return _lookup_rows(communicator, variables, reads, **options, facts=LookupFacts.of(of_call, exchange))
+    way = f"{exchange}, with weights" if owners.is_weighted(reads) else exchange
+    return owners.lookup(
+        communicator, variables, reads, **options, exchange=exchange, facts=LookupFacts.of(of_call, way)
+    )
 
 
-def _lookup_rows(communicator, variables, reads, *, training, max_norms):
+def _lookup_rows(communicator, variables, reads, *, facts, training, max_norms):
     unique = dedupe(variables, reads)
     routed = route(variables, unique.keys, unique.slots, [read.table for read in reads])
     received_counts = exchange_counts(
-        communicator, variables, "rows", routed.counts, unique.refused
+        communicator, variables, facts, routed.counts, unique.refused
     )
     ids = exchange_ids(communicator, routed.ids, routed.counts, received_counts)
     rows = lookup_here(

@@ -37,7 +37,7 @@ class Ranks:
         from horovod.runner.http.http_server import RendezvousServer
 
         self.size = size
-        self._failed = False
+        self._apart = False
         self._server = RendezvousServer()
         port = self._server.start()
         slots = get_host_assignments(parse_hosts(f"localhost:{size}"), size)
@@ -126,19 +126,19 @@ class Ranks:
             if error is not None or self.processes[rank].poll() is not None
         ]
         if failed:
-            self._failed = True
+            self._apart = True
             raise RankError("\n".join(failed))
         return [result for result, _ in results]
 
     @property
     def usable(self) -> bool:
-        """Whether another function may run: nothing has failed, which leaves ranks apart, and all live."""
-        return not self._failed and all(process.poll() is None for process in self.processes)
+        """Whether another test may use it: all ranks live, and none has gone another way, as after a failure."""
+        return not self._apart and all(process.poll() is None for process in self.processes)
 
     def retire(self) -> None:
-        """No other test gets this job: its ranks have made different tables, which are balanced from now on as if all
-        had them."""
-        self._failed = True
+        """No other test gets this job: its ranks have made different tables, and balance others differently from now
+        on."""
+        self._apart = True
 
     def kill(self) -> None:
         for process in self.processes:

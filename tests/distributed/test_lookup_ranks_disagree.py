@@ -23,6 +23,7 @@ DIFFERENT = {
     "keys": ([{"key_type": "int32"}], [{}]),
     "order": ([{"dimension": 3}, {}], [{}, {"dimension": 3}]),
     "number": ([{}], [{}, {}]),
+    "replicated": ([{"rows": 9, "mode": "data_parallel"}, {}], [{"rows": 9}, {}]),
     "second": ([{}, {"mode": "localized:0"}], [{}, {"mode": "localized:1"}]),
 }
 
@@ -34,7 +35,7 @@ def make(rows=None, dimension=2, key_type="int64", **options):
 
 
 def look_up(case, exchange, graph):
-    tables = [make(**options) for options in DIFFERENT[case][0 if is_odd() else 1]]
+    tables = [make(name=f"table_{i}", **options) for i, options in enumerate(DIFFERENT[case][not is_odd()])]
 
     def sum_of_rows():
         ids = [tf.constant([[sok.rank(), 3], [3, 4]], table.key_dtype) for table in tables]
@@ -47,12 +48,18 @@ def look_up(case, exchange, graph):
     return text, [table.table.row_count() for table in tables if not table.is_static], seen.tolist()
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    """Ranks of which the last makes other tables: of no use to other tests."""
-    job = launch.Ranks(2, {"SOK_COMM_TIMEOUT": "60"})
-    yield job
-    job.close()
+@pytest.fixture(scope="module", autouse=True)
+def _apart(_jobs):
+    """No other module gets ranks that have made different tables."""
+    yield
+    for job in _jobs.values():
+        job.retire()
+
+
+def assert_refused(text, rank, size, contains):
+    assert f"rank {size - 1} does not make the same lookup as rank 0. On rank {rank} it is: exchange=" in text
+    assert contains in text
+    assert "All ranks must create and look up the same tables, in one order" in text
 
 
 @pytest.mark.parametrize(
@@ -60,13 +67,37 @@ def pairs():
     [(case, "rows", False) for case in DIFFERENT]
     + [("place", exchange, graph) for exchange in checks.EXCHANGES for graph in (False, True)],
 )
-def test_tables_that_differ_are_refused(pairs, case, exchange, graph):
-    for rank, (text, rows, seen) in enumerate(pairs.run(look_up, case, exchange, graph)):
-        assert "rank 1 does not make the same lookup as rank 0" in text
-        assert f"On rank {rank} it is: exchange='{exchange}' of the tables [" in text
-        assert "All ranks must create and look up the same tables, in one order" in text
+def test_tables_that_differ_are_refused(ranks, case, exchange, graph):
+    for rank, (text, rows, seen) in enumerate(ranks.run(look_up, case, exchange, graph)):
+        assert_refused(text, rank, ranks.size, f"exchange='{exchange}' of 'table_0' [")
         assert not any(rows)
         assert seen == [[2.0, 2.0]]
+
+
+def look_up_otherwise(what, exchange):
+    """Tables that are alike, in another order, or with weights, on the rank that differs."""
+    tables = [sok.DynamicVariable(2, initializer="ones", name=name) for name in ("users", "items")]
+    ids, weights = [tf.constant([[1, 2]])] * 2, None
+    if is_odd():
+        tables = tables[::-1] if what == "order" else tables
+        weights = [tf.ones([1, 2])] * 2 if what == "weights" else None
+    text = attempt(sok.lookup_sparse, tables, ids, weights, exchange=exchange)
+    return text, [table.table.row_count() for table in tables]
+
+
+@pytest.mark.parametrize("exchange", checks.EXCHANGES)
+@pytest.mark.parametrize("what", ["order", "weights"])
+def test_lookups_that_differ_are_refused(ranks, what, exchange):
+    for rank, (text, rows) in enumerate(ranks.run(look_up_otherwise, what, exchange)):
+        # Where rows travel their weights do not.
+        if (what, exchange) == ("weights", "rows"):
+            assert text == ""
+            continue
+        is_other = rank == ranks.size - 1
+        order = [1, 0] if is_other and what == "order" else [0, 1]
+        assert_refused(text, rank, ranks.size, f"their order of creation: {order}")
+        assert (", with weights'" in text) == (is_other and what == "weights")
+        assert rows == [0, 0]
 
 
 def balanced_apart():
@@ -77,12 +108,16 @@ def balanced_apart():
     return table.placement.rank, attempt(sok.lookup_sparse, table, tf.constant([[1]]), combiners="sum")
 
 
-def test_tables_that_are_balanced_differently(pairs):
-    places, texts = zip(*pairs.run(balanced_apart))
-    assert len(set(places)) == 2
-    for rank, text in enumerate(texts):
-        assert "rank 1 does not make the same lookup as rank 0" in text
-        assert f"'localized', {places[rank]}]" in text
+def test_tables_that_are_balanced_differently():
+    # A fresh job: the balance counts all tables that a process has made.
+    job = launch.Ranks(2)
+    try:
+        results = job.run(balanced_apart)
+    finally:
+        job.close()
+    assert [place for place, _ in results] == [0, 1]
+    for rank, (_, text) in enumerate(results):
+        assert_refused(text, rank, 2, f"'localized', {rank}]")
 
 
 def names_differ():
@@ -91,6 +126,6 @@ def names_differ():
     return sok.lookup_sparse(table, tf.constant([[1, 2]]), combiners="sum").numpy()
 
 
-def test_names_may_differ(pairs):
-    for values in pairs.run(names_differ):
+def test_names_may_differ(ranks):
+    for values in ranks.run(names_differ):
         np.testing.assert_array_equal(values, [[2.0, 2.0]])
