@@ -139,7 +139,7 @@ def different_ways():
 def test_ranks_that_ask_for_different_ways(ranks):
     for rank, text in enumerate(ranks.run(different_ways)):
         assert "rank 1 does not make the same lookup as rank 0" in text
-        assert f"exchange={'partials' if rank == 1 else 'rows'!r} of the tables" in text
+        assert f"On rank {rank} it is: exchange={'partials' if rank == 1 else 'rows'!r} of " in text
 
 
 def test_unknown_way():
