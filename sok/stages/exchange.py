@@ -76,7 +76,7 @@ def exchange_ids(
     communicator: Communicator, ids: tf.Tensor, counts: tf.Tensor, received_counts: tf.Tensor
 ) -> list[tf.Tensor]:
     """Sends ids to their owners: for each table the ids that came here, int64 [n, 1], by rank."""
-    # In a graph nothing else keeps ids at home that other ranks do not wait for.
+    # All ranks send ids, or none does: in a graph nothing else would make this wait for the check.
     with tf.control_dependencies([received_counts]):
         buffer, _ = communicator.all_to_all(ids, tf.reduce_sum(counts, axis=1), "exchange_ids")
     tables = counts.shape[1]
