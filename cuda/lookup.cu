@@ -32,7 +32,10 @@ struct Shape {
 
 Status shape_of(const LookupFeature& feature, Shape* shape) {
   const TableConfig& config = feature.table->config();
-  const int v = config.dimension % 4 == 0 ? 4 : 1;
+  const int in_16_bytes = static_cast<int>(16 / row_type_bytes(config.row_type));
+  const int v = config.dimension % in_16_bytes == 0 ? in_16_bytes
+                : config.dimension % 4 == 0         ? 4
+                                                    : 1;
   const int k = config.dimension <= 32 * v ? 1 : 4;
   if (feature.bags.weights != nullptr || feature.max_norm > 0) {
     *shape = {config.row_type, v, k, Work::kGeneral};
@@ -48,7 +51,7 @@ Status shape_of(const LookupFeature& feature, Shape* shape) {
     CopyLimits limits;
     SOK_RETURN_IF_ERROR(with_row_type(
         config.row_type, [&](auto type) { return copy_limits<decltype(type)>(&limits); }));
-    if (limits.usable) *shape = {config.row_type, 4, 1, Work::kBulkCopy};
+    if (limits.usable) shape->work = Work::kBulkCopy;
   }
   return {};
 }
@@ -61,17 +64,17 @@ int lanes_of(const Shape& shape, std::int64_t width) {
   return lanes;
 }
 
-// Bags for each tile: enough that every lane finds an id, but not so many that some of these warps
-// stay idle.
-void share_out(std::int64_t warps, std::vector<FeatureArgs>* features) {
+// Bags for each tile, no more than it has lanes: enough that every lane finds some ids, but not so
+// many that fewer than `warps` have work.
+void share_out(int rounds, std::int64_t warps, std::vector<FeatureArgs>* features) {
   std::int64_t tiles = 0;
   for (const FeatureArgs& f : *features) tiles += f.bags.bags * f.lanes / 32;
   const std::int64_t most = std::max<std::int64_t>(1, tiles / warps);
   for (FeatureArgs& f : *features) {
     const std::int64_t length =
         std::max<std::int64_t>(1, f.bags.ids_count() / std::max<std::int64_t>(1, f.bags.bags));
-    f.bags_per_tile = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(f.lanes / length, 1, std::min<std::int64_t>(most, 32)));
+    f.bags_per_tile = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        f.lanes * rounds / length, 1, std::min<std::int64_t>(most, f.lanes)));
   }
 }
 
@@ -92,6 +95,9 @@ Status with_shape(const Shape& shape, F&& f) {
       return shape.k == 1 ? f(type, v, Int<1>{}, Kind<Work::kGeneral>{})
                           : f(type, v, Int<4>{}, Kind<Work::kGeneral>{});
     };
+    if constexpr (sizeof(type) == 2) {
+      if (shape.v == 8) return with_v(Int<8>{});
+    }
     return shape.v == 4 ? with_v(Int<4>{}) : with_v(Int<1>{});
   });
 }
@@ -105,7 +111,7 @@ Status run(Context& context, const Shape& shape, const Features& features) {
     return with_shape(shape, [&](auto type, auto v, auto k, auto work) {
       return launch(context, "lookup",
                     lookup_kernel<decltype(type), v(), k(), work(), decltype(where)>,
-                    args.units * 32, tuning::kBlock, args);
+                    args.units * 32, tuning::kLookupBlock, args);
     });
   });
 }
@@ -156,8 +162,11 @@ Status lookup(Context& context, const std::vector<LookupFeature>& features, bool
   // All memory before the first row changes.
   SOK_RETURN_IF_ERROR(inserting.prepare(context));
   for (auto& [shape, group] : groups) {
-    share_out(shape.work == Work::kBulkCopy ? tuning::kCopyBusyWarps : tuning::kBusyWarps,
-              &group.items());
+    if (shape.work == Work::kBulkCopy) {
+      share_out(1, tuning::kCopyBusyWarps, &group.items());
+    } else {
+      share_out(tuning::kLookupRounds, tuning::kLookupBusyWarps, &group.items());
+    }
     SOK_RETURN_IF_ERROR(group.prepare(context));
   }
   SOK_RETURN_IF_ERROR(inserting.launch([&](auto where, const auto& args) {

@@ -21,8 +21,16 @@ constexpr std::int64_t kBusyBlocks = kBusyWarps * 32 / kBlock;
 // so that more of them are better read from device memory.
 constexpr int kItemsInParameters = 32;
 
-// Rows in flight per lane in the lookup, for 1 and 4 vectors a lane.
-constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 4 : 1; }
+// The lookup: threads of a block, and for 1 and 4 vectors a lane the blocks of a multiprocessor,
+// which decide about registers, and rows in flight.
+constexpr int kLookupBlock = 128;
+constexpr int lookup_blocks(int vectors) { return vectors == 1 ? 7 : 4; }
+constexpr int rows_in_flight(int vectors) { return vectors == 1 ? 8 : 2; }
+
+// Ids that a lane of it finds one after the other, while there are as many warps as keep the device
+// busy: fewer than elsewhere, for each has several rows in flight.
+constexpr int kLookupRounds = 2;
+constexpr int kLookupBusyWarps = 132 * 16;
 
 // The ring of a warp that copies rows through shared memory: stages, and bytes of a stage. With so
 // many warps a block and blocks a multiprocessor it fills a Hopper's 228 KB.

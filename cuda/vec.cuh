@@ -1,11 +1,12 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// V consecutive columns of a row as floats, in one memory access where V is 4.
+// V consecutive columns of a row as floats: one memory access of up to 16 bytes, V being 1, 4 or 8.
 #ifndef SOK_CUDA_VEC_CUH_
 #define SOK_CUDA_VEC_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cc_ops/core/types.h"
 
@@ -16,39 +17,94 @@ struct Vec {
   float x[V];
 };
 
+// Two 16-bit values of a word.
+template <typename T>
+__device__ __forceinline__ void unpack(std::uint32_t word, float* x) {
+  x[0] = to_float(T{static_cast<std::uint16_t>(word)});
+  x[1] = to_float(T{static_cast<std::uint16_t>(word >> 16)});
+}
+template <typename T>
+__device__ __forceinline__ std::uint32_t pack(const float* x) {
+  return from_float<T>(x[0]).bits | static_cast<std::uint32_t>(from_float<T>(x[1]).bits) << 16;
+}
+
 template <typename T, int V>
 __device__ __forceinline__ Vec<V> load(const T* p) {
   Vec<V> v;
   if constexpr (V == 1) {
     v.x[0] = to_float(*p);
   } else if constexpr (sizeof(T) == 4) {
-    const float4 f = *reinterpret_cast<const float4*>(p);
-    v.x[0] = f.x;
-    v.x[1] = f.y;
-    v.x[2] = f.z;
-    v.x[3] = f.w;
-  } else {
+#pragma unroll
+    for (int i = 0; i < V; i += 4) {
+      const float4 f = *reinterpret_cast<const float4*>(p + i);
+      v.x[i] = f.x;
+      v.x[i + 1] = f.y;
+      v.x[i + 2] = f.z;
+      v.x[i + 3] = f.w;
+    }
+  } else if constexpr (V == 4) {
     const uint2 u = *reinterpret_cast<const uint2*>(p);
-    v.x[0] = to_float(T{static_cast<std::uint16_t>(u.x)});
-    v.x[1] = to_float(T{static_cast<std::uint16_t>(u.x >> 16)});
-    v.x[2] = to_float(T{static_cast<std::uint16_t>(u.y)});
-    v.x[3] = to_float(T{static_cast<std::uint16_t>(u.y >> 16)});
+    unpack<T>(u.x, v.x);
+    unpack<T>(u.y, v.x + 2);
+  } else {
+    const uint4 u = *reinterpret_cast<const uint4*>(p);
+    unpack<T>(u.x, v.x);
+    unpack<T>(u.y, v.x + 2);
+    unpack<T>(u.z, v.x + 4);
+    unpack<T>(u.w, v.x + 6);
   }
   return v;
 }
 
-// A load of a row that this kernel reads once: it need not stay in the L1.
+// What a load of V values of type T leaves in registers until they are needed as floats: 16-bit
+// values take half the space so.
+template <typename T, int V>
+struct Raw {
+  using Word = std::conditional_t<V == 1, T, std::uint32_t>;
+  Word words[V == 1 ? 1 : V * sizeof(T) / 4];
+
+  // A load of what this kernel reads once: it need not stay in the L1. If it is not `wanted`,
+  // nothing is read, and the values are 0; no branch stands between several loads.
+  __device__ __forceinline__ void load_once(const T* p, bool wanted = true) {
+    if constexpr (V == 1) {
+      words[0] = wanted ? *p : T{};
+    } else if constexpr (sizeof(words) == 16) {
+      asm volatile(
+          "{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n"
+          " mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n mov.b32 %3, 0;\n"
+          " @p ld.global.nc.L1::no_allocate.L2::128B.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+          : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
+          : "l"(p), "r"(static_cast<int>(wanted)));
+    } else {
+      static_assert(sizeof(words) == 8);
+      asm volatile(
+          "{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n"
+          " mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
+          " @p ld.global.nc.L1::no_allocate.L2::128B.v2.b32 {%0, %1}, [%2];\n}"
+          : "=&r"(words[0]), "=&r"(words[1])
+          : "l"(p), "r"(static_cast<int>(wanted)));
+    }
+  }
+  __device__ __forceinline__ Vec<V> floats() const {
+    Vec<V> v;
+    if constexpr (V == 1) {
+      v.x[0] = to_float(words[0]);
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) v.x[i] = __uint_as_float(words[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < V; i += 2) unpack<T>(words[i / 2], v.x + i);
+    }
+    return v;
+  }
+};
+
 template <typename T, int V>
 __device__ __forceinline__ Vec<V> load_once(const T* p) {
-  if constexpr (V == 4 && sizeof(T) == 4) {
-    Vec<V> v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x[0]), "=f"(v.x[1]), "=f"(v.x[2]), "=f"(v.x[3])
-                 : "l"(p));
-    return v;
-  } else {
-    return load<T, V>(p);
-  }
+  Raw<T, V> raw;
+  raw.load_once(p);
+  return raw.floats();
 }
 
 template <typename T, int V>
@@ -56,18 +112,26 @@ __device__ __forceinline__ void store(T* p, const Vec<V>& v) {
   if constexpr (V == 1) {
     *p = from_float<T>(v.x[0]);
   } else if constexpr (sizeof(T) == 4) {
-    *reinterpret_cast<float4*>(p) = {v.x[0], v.x[1], v.x[2], v.x[3]};
+#pragma unroll
+    for (int i = 0; i < V; i += 4) {
+      *reinterpret_cast<float4*>(p + i) = {v.x[i], v.x[i + 1], v.x[i + 2], v.x[i + 3]};
+    }
+  } else if constexpr (V == 4) {
+    *reinterpret_cast<uint2*>(p) = {pack<T>(v.x), pack<T>(v.x + 2)};
   } else {
-    const auto bits = [&](int i) { return static_cast<unsigned>(from_float<T>(v.x[i]).bits); };
-    *reinterpret_cast<uint2*>(p) = {bits(0) | bits(1) << 16, bits(2) | bits(3) << 16};
+    *reinterpret_cast<uint4*>(p) = {pack<T>(v.x), pack<T>(v.x + 2), pack<T>(v.x + 4),
+                                    pack<T>(v.x + 6)};
   }
 }
 
 // A store of results that this kernel does not read again: they need not stay in the cache.
 template <typename T, int V>
 __device__ __forceinline__ void store_streaming(T* p, const Vec<V>& v) {
-  if constexpr (V == 4 && sizeof(T) == 4) {
-    __stcs(reinterpret_cast<float4*>(p), float4{v.x[0], v.x[1], v.x[2], v.x[3]});
+  if constexpr (V > 1 && sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < V; i += 4) {
+      __stcs(reinterpret_cast<float4*>(p + i), float4{v.x[i], v.x[i + 1], v.x[i + 2], v.x[i + 3]});
+    }
   } else {
     store<T, V>(p, v);
   }
@@ -109,14 +173,21 @@ struct Tile {
 
   __device__ explicit Tile(int lanes_) : lanes(lanes_) {
     const int in_warp = threadIdx.x & 31;
+    const int bits = __popc(lanes - 1);  // not a division, which is a call
     lane = in_warp & (lanes - 1);
-    number = in_warp / lanes;
-    tiles = 32 / lanes;
+    number = in_warp >> bits;
+    tiles = 32 >> bits;
     mask = lanes == 32 ? 0xffffffffu : ((1u << lanes) - 1) << (number * lanes);
   }
   template <typename X>
   __device__ X shfl(X value, int from) const {
     return __shfl_sync(mask, value, from, lanes);
+  }
+  // The same where all tiles of the warp exchange values together: then nobody has to find out which
+  // lanes are there.
+  template <typename X>
+  __device__ X shfl_in_step(X value, int from) const {
+    return __shfl_sync(0xffffffffu, value, from, lanes);
   }
   __device__ float sum(float value) const {
     for (int offset = lanes / 2; offset > 0; offset /= 2) {

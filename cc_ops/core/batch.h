@@ -41,13 +41,16 @@ struct Bags {
   // What the weighted sum of a bag is multiplied with.
   SOK_HD float scale(std::int64_t bag) const {
     if (combiner == Combiner::kSum) return 1.0f;
-    Divisor divisor;
     const std::int64_t first = inside(begin(bag)), last = inside(end(bag));
-    if (weights == nullptr) {
-      divisor.total = static_cast<float>(last - first);
-    } else {
-      for (std::int64_t i = first; i < last; ++i) divisor.add(combiner, weights[i]);
-    }
+    if (weights == nullptr) return scale_of(last - first);
+    Divisor divisor;
+    for (std::int64_t i = first; i < last; ++i) divisor.add(combiner, weights[i]);
+    return divisor.scale(combiner);
+  }
+  // The same for a bag of so many ids without weights.
+  SOK_HD float scale_of(std::int64_t count) const {
+    Divisor divisor;
+    divisor.total = static_cast<float>(count);
     return divisor.scale(combiner);
   }
 
