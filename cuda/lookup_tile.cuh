@@ -130,7 +130,7 @@ struct RowsInFlight {
       const bool there = first + u < chunk.count && !missing[u];
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        read[u][k].load_once(row + column + k * tile.lanes * V, there && inside[k]);
+        read[u][k].load(row + column + k * tile.lanes * V, there && inside[k]);
       }
     }
   }

@@ -56,23 +56,37 @@ __device__ __forceinline__ Vec<V> load(const T* p) {
   return v;
 }
 
-// What a load of V values of type T leaves in registers until they are needed as floats: 16-bit
-// values take half the space so.
+// A load of what this kernel reads once: it need not stay in the L1.
+template <typename T, int V>
+__device__ __forceinline__ Vec<V> load_once(const T* p) {
+  if constexpr (V == 4 && sizeof(T) == 4) {
+    Vec<V> v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x[0]), "=f"(v.x[1]), "=f"(v.x[2]), "=f"(v.x[3])
+                 : "l"(p));
+    return v;
+  } else {
+    return load<T, V>(p);
+  }
+}
+
+// V values of type T on their way from a row that nobody changes: what the load leaves in registers
+// until they are needed as floats. 16-bit values take half the space so.
 template <typename T, int V>
 struct Raw {
   using Word = std::conditional_t<V == 1, T, std::uint32_t>;
   Word words[V == 1 ? 1 : V * sizeof(T) / 4];
 
-  // A load of what this kernel reads once: it need not stay in the L1. If it is not `wanted`,
-  // nothing is read, and the values are 0; no branch stands between several loads.
-  __device__ __forceinline__ void load_once(const T* p, bool wanted = true) {
+  // If they are not `wanted`, nothing is read, and the values are 0; no branch stands between
+  // several loads. Lines stay in the L1: other bags may have the same id.
+  __device__ __forceinline__ void load(const T* p, bool wanted) {
     if constexpr (V == 1) {
       words[0] = wanted ? *p : T{};
     } else if constexpr (sizeof(words) == 16) {
       asm volatile(
           "{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n"
           " mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n mov.b32 %3, 0;\n"
-          " @p ld.global.nc.L1::no_allocate.L2::128B.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+          " @p ld.global.nc.L2::128B.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
           : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
           : "l"(p), "r"(static_cast<int>(wanted)));
     } else {
@@ -80,7 +94,7 @@ struct Raw {
       asm volatile(
           "{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n"
           " mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
-          " @p ld.global.nc.L1::no_allocate.L2::128B.v2.b32 {%0, %1}, [%2];\n}"
+          " @p ld.global.nc.L2::128B.v2.b32 {%0, %1}, [%2];\n}"
           : "=&r"(words[0]), "=&r"(words[1])
           : "l"(p), "r"(static_cast<int>(wanted)));
     }
@@ -99,13 +113,6 @@ struct Raw {
     return v;
   }
 };
-
-template <typename T, int V>
-__device__ __forceinline__ Vec<V> load_once(const T* p) {
-  Raw<T, V> raw;
-  raw.load_once(p);
-  return raw.floats();
-}
 
 template <typename T, int V>
 __device__ __forceinline__ void store(T* p, const Vec<V>& v) {
