@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "cuda/batch_copier.h"
@@ -12,27 +14,41 @@
 namespace sok::cuda {
 namespace {
 
-// The calling thread on a device, for as long as this lives.
-class OnDevice {
+// Device memory, and the moment from which it may be written to.
+class Slot {
  public:
-  explicit OnDevice(int device) : before_(current_device()) { cudaSetDevice(device); }
-  ~OnDevice() { cudaSetDevice(before_); }
+  Buffer memory;
+
+  // From when all that is queued on the stream now is done. An event and its stream may be of another
+  // device than the thread's current one.
+  Status free_after(cudaStream_t stream) {
+    if (event_ == nullptr) {
+      cudaEvent_t event = nullptr;
+      SOK_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+      event_.reset(event);
+    }
+    return cuda_status(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+  }
+  cudaEvent_t free_from() const { return event_.get(); }
 
  private:
-  int before_;
+  struct Destroy {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy> event_;
 };
 
-// Device memory, and the moment from which it may be written to.
-struct Slot {
-  Buffer memory;
-  cudaEvent_t free_from = nullptr;
-};
+// A size for some more than `bytes`, so that batches of many sizes soon need no new memory.
+std::size_t rounded(std::size_t bytes) {
+  std::size_t step = 1 << 16;
+  while (8 * step < bytes) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
 
 class Copier final : public BatchCopier, public std::enable_shared_from_this<Copier> {
  public:
+  Copier() { free_.reserve(kMostFree); }
   ~Copier() override {
-    const OnDevice here(device_);
-    for (const Slot& slot : free_) cudaEventDestroy(slot.free_from);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
@@ -42,15 +58,18 @@ class Copier final : public BatchCopier, public std::enable_shared_from_this<Cop
  private:
   class Batch;
 
+  // Slots that are kept for batches to come: as many as steps are queued, not as many as somebody
+  // once kept.
+  static constexpr std::size_t kMostFree = 8;
+
   Status take(Context& context, std::size_t bytes, Slot* slot);
-  void give_back(const Slot& slot, cudaStream_t used_on);
+  void give_back(Slot slot, cudaStream_t used_on);
 
   std::mutex copying_;
-  int device_ = 0;
   cudaStream_t stream_ = nullptr;
   Buffer pinned_;
-  std::mutex mutex_;  // of the slots
-  std::vector<Slot> free_;
+  std::mutex mutex_;        // of the slots
+  std::vector<Slot> free_;  // in the order in which they came back
 };
 
 class Copier::Batch final : public DeviceBatch {
@@ -61,7 +80,7 @@ class Copier::Batch final : public DeviceBatch {
         slot_(std::move(slot)),
         used_on_(used_on),
         offsets_(std::move(offsets)) {}
-  ~Batch() override { copier_->give_back(slot_, used_on_); }
+  ~Batch() override { copier_->give_back(std::move(slot_), used_on_); }
   void* array(int i) const override { return slot_.memory.as<char>() + offsets_[i]; }
 
  private:
@@ -71,48 +90,43 @@ class Copier::Batch final : public DeviceBatch {
   std::vector<std::size_t> offsets_;
 };
 
-// The smallest slot that is large enough, or a new one in place of a smaller.
+// The slot that came back first, of those that are large enough, or a new one.
 Status Copier::take(Context& context, std::size_t bytes, Slot* slot) {
+  std::vector<Slot> too_small;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto smaller = [](const Slot& a, const Slot& b) {
-      return a.memory.bytes < b.memory.bytes;
-    };
-    std::sort(free_.begin(), free_.end(), smaller);
     const auto fits = std::find_if(free_.begin(), free_.end(),
                                    [&](const Slot& each) { return each.memory.bytes >= bytes; });
-    const auto chosen = fits != free_.end() ? fits : free_.begin();
-    if (chosen != free_.end()) {
-      *slot = std::move(*chosen);
-      free_.erase(chosen);
+    if (fits != free_.end()) {
+      *slot = std::move(*fits);
+      free_.erase(fits);
+      return {};
     }
+    std::swap(too_small, free_);
+    free_.reserve(kMostFree);
   }
-  if (slot->memory.data != nullptr && slot->memory.bytes >= bytes) return {};
-  slot->memory = {};
-  slot->memory = context.allocate(bytes);
+  slot->memory = context.allocate_at_once(rounded(bytes));
   if (slot->memory.data == nullptr) {
-    if (slot->free_from != nullptr) cudaEventDestroy(slot->free_from);
+    too_small.clear();
+    slot->memory = context.allocate(rounded(bytes));
+  }
+  if (slot->memory.data == nullptr) {
     return resource_exhausted("CopyBatch: no device memory for a batch of ", bytes, " bytes");
   }
-  if (slot->free_from == nullptr) {
-    SOK_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&slot->free_from, cudaEventDisableTiming));
-  }
-  return cuda_status(cudaEventRecord(slot->free_from, stream_of(context)), "cudaEventRecord");
+  return slot->free_after(stream_of(context));
 }
 
-void Copier::give_back(const Slot& slot, cudaStream_t used_on) {
-  const OnDevice here(device_);
-  // An error here is one of the device, which the next op on it reports.
-  cudaEventRecord(slot.free_from, used_on);
+void Copier::give_back(Slot slot, cudaStream_t used_on) {
+  // Otherwise its memory goes to the allocator, which hands it on in the order of that stream.
+  if (!slot.free_after(used_on).ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  free_.push_back(slot);
+  if (free_.size() < kMostFree) free_.push_back(std::move(slot));
 }
 
 Status Copier::copy(Context& context, const std::vector<HostArray>& arrays,
                     const Parallel& parallel, std::shared_ptr<DeviceBatch>* batch) {
   const std::lock_guard<std::mutex> lock(copying_);
   if (stream_ == nullptr) {
-    device_ = current_device();
     SOK_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
   std::vector<std::size_t> offsets;
@@ -123,7 +137,7 @@ Status Copier::copy(Context& context, const std::vector<HostArray>& arrays,
   }
   if (pinned_.bytes < bytes) {
     pinned_ = {};
-    pinned_ = context.allocate_pinned(bytes);
+    pinned_ = context.allocate_pinned(rounded(bytes));
     if (pinned_.data == nullptr) {
       return resource_exhausted("CopyBatch: no pinned memory for a batch of ", bytes, " bytes");
     }
@@ -139,15 +153,13 @@ Status Copier::copy(Context& context, const std::vector<HostArray>& arrays,
   });
   Slot slot;
   SOK_RETURN_IF_ERROR(take(context, bytes, &slot));
-  // From here on the slot belongs to the batch, which gives it back whatever happens.
-  auto made =
-      std::make_shared<Batch>(shared_from_this(), slot, stream_of(context), std::move(offsets));
-  SOK_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream_, slot.free_from, 0));
+  SOK_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream_, slot.free_from(), 0));
   SOK_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(slot.memory.data, pinned_.data, bytes, cudaMemcpyHostToDevice, stream_));
   // So the pinned memory is free again, and any stream may read the batch.
   SOK_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_));
-  *batch = std::move(made);
+  *batch = std::make_shared<Batch>(shared_from_this(), std::move(slot), stream_of(context),
+                                   std::move(offsets));
   return {};
 }
 

@@ -11,6 +11,8 @@ namespace sok::cuda {
 
 inline Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
+  // Reported here; the thread's next launch must not report it again.
+  static_cast<void>(cudaGetLastError());
   return {error == cudaErrorMemoryAllocation ? Code::kResourceExhausted : Code::kInternal,
           concat("CUDA: ", what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error))};
 }

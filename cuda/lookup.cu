@@ -32,7 +32,9 @@ struct Shape {
 
 Status shape_of(const LookupFeature& feature, Shape* shape) {
   const TableConfig& config = feature.table->config();
-  const int in_16_bytes = static_cast<int>(16 / row_type_bytes(config.row_type));
+  // Of the wider of the two types: 8 floats would be written in two pieces, each of half sectors.
+  const int in_16_bytes =
+      16 / std::max(row_type_bytes(config.row_type), row_type_bytes(feature.output.type));
   const int v = config.dimension % in_16_bytes == 0 ? in_16_bytes
                 : config.dimension % 4 == 0         ? 4
                                                     : 1;
@@ -67,9 +69,9 @@ int lanes_of(const Shape& shape, std::int64_t width) {
 // Bags for each tile, no more than it has lanes: enough that every lane finds some ids, but not so
 // many that fewer than `warps` have work.
 void share_out(int rounds, std::int64_t warps, std::vector<FeatureArgs>* features) {
-  std::int64_t tiles = 0;
-  for (const FeatureArgs& f : *features) tiles += f.bags.bags * f.lanes / 32;
-  const std::int64_t most = std::max<std::int64_t>(1, tiles / warps);
+  std::int64_t of_one_bag = 0;  // warps, were each tile to have one
+  for (const FeatureArgs& f : *features) of_one_bag += f.bags.bags * f.lanes / 32;
+  const std::int64_t most = std::max<std::int64_t>(1, of_one_bag / warps);
   for (FeatureArgs& f : *features) {
     const std::int64_t length =
         std::max<std::int64_t>(1, f.bags.ids_count() / std::max<std::int64_t>(1, f.bags.bags));

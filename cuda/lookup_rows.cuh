@@ -20,7 +20,7 @@ __device__ __forceinline__ Vec<V> read_columns(const FeatureArgs& feature, Row r
                                                std::int64_t column) {
   if (column >= feature.width) return {};
   if (row == kNoRow) return default_columns<T, V>(*feature.table, feature.bags.ids[i], column);
-  return load_once<T, V>(row_pointer<T>(feature, row) + column);
+  return load<T, V>(row_pointer<T>(feature, row) + column);
 }
 
 // What a row is multiplied with so that it is no longer than max_norm.

@@ -51,6 +51,7 @@ struct TileBags {
       }
       if (bags.weights == nullptr) my_scale = bags.scale_of(my_end - my_begin);
     }
+    __syncwarp();
     begin = tile.shfl_in_step(my_begin, 0);
     end = tile.shfl_in_step(my_end, count > 0 ? count - 1 : 0);
   }
@@ -79,14 +80,14 @@ struct Chunk {
   float factor = 1.0f;  // of the row: the weight, and what keeps the row within max_norm
 
   // What is read of this lane's id before its row is looked for: the id, or its row.
-  __device__ static Key read(const FeatureArgs& feature, const Tile& tile, std::int64_t base,
-                             std::int64_t end) {
+  __device__ static Key id_or_row(const FeatureArgs& feature, const Tile& tile, std::int64_t base,
+                                  std::int64_t end) {
     const std::int64_t i = base + tile.lane;
     if (i >= end) return 0;
     return feature.rows != nullptr ? static_cast<Key>(feature.rows[i]) : feature.bags.ids[i];
   }
 
-  __device__ Chunk(const FeatureArgs& feature, const Tile& tile, Key read, std::int64_t base,
+  __device__ Chunk(const FeatureArgs& feature, const Tile& tile, Key id_or_row, std::int64_t base,
                    std::int64_t end) {
     const Bags& bags = feature.bags;
     count = static_cast<int>(end - base < tile.lanes ? (end > base ? end - base : 0) : tile.lanes);
@@ -95,7 +96,8 @@ struct Chunk {
     const std::int64_t i = base + tile.lane;
     const bool has_id = tile.lane < count;
     if (has_id) {
-      number = feature.rows != nullptr ? static_cast<Row>(read) : find_row(*feature.table, read, i);
+      number = feature.rows != nullptr ? static_cast<Row>(id_or_row)
+                                       : find_row(*feature.table, id_or_row, i);
       if (W == Work::kGeneral && bags.weights != nullptr) weight = bags.weights[i];
     }
     missing = has_id && number == kNoRow;
@@ -108,8 +110,8 @@ struct Chunk {
           if (tile.lane == j) factor *= scale;
         }
       }
-      __syncwarp();
     }
+    __syncwarp();
   }
 };
 
@@ -153,12 +155,14 @@ class RowCopies {
   __device__ void run(std::int64_t first, std::int64_t last) {
     using C = Chunk<T, V, Work::kOneIdABag>;
     for (std::int64_t base = first; __any_sync(kFullMask, base < last); base += tile_.lanes) {
-      const C chunk(feature_, tile_, C::read(feature_, tile_, base, last), base, last);
-      for (std::int64_t c = 0; c < feature_.width; c += tile_.lanes * V) {
-        if (__any_sync(kFullMask, chunk.missing)) {
-          copy<1, true>(chunk, base, c + tile_.lane * V);
+      const C chunk(feature_, tile_, C::id_or_row(feature_, tile_, base, last), base, last);
+      const bool some_missing = __any_sync(kFullMask, chunk.missing);
+      for (std::int64_t c = tile_.lane * V; c - tile_.lane * V < feature_.width;
+           c += tile_.lanes * V) {
+        if (some_missing) {
+          copy<tuning::kRowsBesideMissing, true>(chunk, base, c);
         } else {
-          copy<8, false>(chunk, base, c + tile_.lane * V);
+          copy<tuning::rows_in_flight(1), false>(chunk, base, c);
         }
       }
     }
@@ -198,17 +202,17 @@ class BagSums {
 
   __device__ void run() {
     using C = Chunk<T, V, W>;
-    Key next = C::read(feature_, tile_, bags_.begin, bags_.end);
+    Key next = C::id_or_row(feature_, tile_, bags_.begin, bags_.end);
     for (std::int64_t base = bags_.begin; __any_sync(kFullMask, base < bags_.end);
          base += tile_.lanes) {
       const C chunk(feature_, tile_, next, base, bags_.end);
       // On its way while the rows of these are read.
-      next = C::read(feature_, tile_, base + tile_.lanes, bags_.end);
+      next = C::id_or_row(feature_, tile_, base + tile_.lanes, bags_.end);
       // Where this lane's bag ends in the chunk.
       const std::int64_t to = bags_.my_end - base;
       const int my_end = static_cast<int>(to < 0 ? 0 : to < tile_.lanes ? to : tile_.lanes);
       if (__any_sync(kFullMask, chunk.missing)) {
-        add<1, true>(chunk, base, my_end);
+        add<tuning::kRowsBesideMissing, true>(chunk, base, my_end);
       } else {
         add<tuning::rows_in_flight(K), false>(chunk, base, my_end);
       }
@@ -233,8 +237,10 @@ class BagSums {
         float factor = 1.0f;
         if constexpr (W == Work::kGeneral) {
           factor = tile_.shfl_in_step(chunk.factor, j + u);
-          const float weight = tile_.shfl_in_step(chunk.weight, j + u);
-          if (has_id) divisor_.add(feature_.bags.combiner, weight);
+          if (feature_.bags.weights != nullptr) {
+            const float weight = tile_.shfl_in_step(chunk.weight, j + u);
+            if (has_id) divisor_.add(feature_.bags.combiner, weight);
+          }
         }
 #pragma unroll
         for (int k = 0; k < K; ++k) {

@@ -25,7 +25,7 @@ namespace sok::cuda {
 struct LookupFeature {
   Table* table = nullptr;
   Bags bags;
-  Columns output;
+  Columns output;  // aligned to 16 bytes
   float max_norm = 0;
 };
 

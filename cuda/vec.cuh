@@ -1,7 +1,8 @@
 // Copyright 2026 The SOK Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// V consecutive columns of a row as floats: one memory access of up to 16 bytes, V being 1, 4 or 8.
+// V consecutive columns of a row as floats: 1, or as many as 16 bytes hold of a type; 4 also of 16-bit
+// types. One memory access, or two where 8 floats are written.
 #ifndef SOK_CUDA_VEC_CUH_
 #define SOK_CUDA_VEC_CUH_
 
@@ -9,6 +10,7 @@
 #include <type_traits>
 
 #include "cc_ops/core/types.h"
+#include "cuda/launch.cuh"
 
 namespace sok::cuda {
 
@@ -34,14 +36,12 @@ __device__ __forceinline__ Vec<V> load(const T* p) {
   if constexpr (V == 1) {
     v.x[0] = to_float(*p);
   } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-    for (int i = 0; i < V; i += 4) {
-      const float4 f = *reinterpret_cast<const float4*>(p + i);
-      v.x[i] = f.x;
-      v.x[i + 1] = f.y;
-      v.x[i + 2] = f.z;
-      v.x[i + 3] = f.w;
-    }
+    static_assert(V == 4);
+    const float4 f = *reinterpret_cast<const float4*>(p);
+    v.x[0] = f.x;
+    v.x[1] = f.y;
+    v.x[2] = f.z;
+    v.x[3] = f.w;
   } else if constexpr (V == 4) {
     const uint2 u = *reinterpret_cast<const uint2*>(p);
     unpack<T>(u.x, v.x);
@@ -80,8 +80,18 @@ struct Raw {
   // If they are not `wanted`, nothing is read, and the values are 0; no branch stands between
   // several loads. Lines stay in the L1: other bags may have the same id.
   __device__ __forceinline__ void load(const T* p, bool wanted) {
-    if constexpr (V == 1) {
-      words[0] = wanted ? *p : T{};
+    if constexpr (V == 1 && sizeof(T) == 4) {
+      asm volatile(
+          "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
+          " @p ld.global.nc.L2::128B.b32 %0, [%1];\n}"
+          : "=&f"(words[0])
+          : "l"(p), "r"(static_cast<int>(wanted)));
+    } else if constexpr (V == 1) {
+      asm volatile(
+          "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b16 %0, 0;\n"
+          " @p ld.global.nc.L2::128B.b16 %0, [%1];\n}"
+          : "=&h"(words[0].bits)
+          : "l"(p), "r"(static_cast<int>(wanted)));
     } else if constexpr (sizeof(words) == 16) {
       asm volatile(
           "{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n"
@@ -119,10 +129,8 @@ __device__ __forceinline__ void store(T* p, const Vec<V>& v) {
   if constexpr (V == 1) {
     *p = from_float<T>(v.x[0]);
   } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-    for (int i = 0; i < V; i += 4) {
-      *reinterpret_cast<float4*>(p + i) = {v.x[i], v.x[i + 1], v.x[i + 2], v.x[i + 3]};
-    }
+    static_assert(V == 4);
+    *reinterpret_cast<float4*>(p) = {v.x[0], v.x[1], v.x[2], v.x[3]};
   } else if constexpr (V == 4) {
     *reinterpret_cast<uint2*>(p) = {pack<T>(v.x), pack<T>(v.x + 2)};
   } else {
@@ -194,7 +202,7 @@ struct Tile {
   // lanes are there.
   template <typename X>
   __device__ X shfl_in_step(X value, int from) const {
-    return __shfl_sync(0xffffffffu, value, from, lanes);
+    return __shfl_sync(kFullMask, value, from, lanes);
   }
   __device__ float sum(float value) const {
     for (int offset = lanes / 2; offset > 0; offset /= 2) {

@@ -17,7 +17,7 @@ DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "flo
 def _equal(got, wanted):
     tf.nest.assert_same_structure(got, wanted)
     for g, w in zip(tf.nest.flatten(got), tf.nest.flatten(wanted), strict=True):
-        assert g.dtype == w.dtype and g.shape == w.shape
+        assert (g.dtype, g.shape) == (w.dtype, w.shape)
         assert ("GPU" in g.device) == ON_GPU
         np.testing.assert_array_equal(g.numpy(), w.numpy())
 
@@ -92,8 +92,8 @@ def test_iterators_side_by_side_and_left_early():
 
 
 def test_errors_of_the_dataset_come_through():
-    data = tf.data.Dataset.range(5).map(lambda i: tf.debugging.check_numerics(1.0 / tf.cast(2 - i, tf.float32), "at two"))
-    batches = iter(sok.data.prefetch_to_device(data))
+    reciprocal = lambda i: tf.debugging.check_numerics(1.0 / tf.cast(2 - i, tf.float32), "at two")  # noqa: E731
+    batches = iter(sok.data.prefetch_to_device(tf.data.Dataset.range(5).map(reciprocal)))
     assert [float(next(batches)) for _ in range(2)] == [0.5, 1.0]
     with pytest.raises(tf.errors.InvalidArgumentError, match="at two"):
         next(batches)
@@ -116,17 +116,56 @@ def test_fit_sees_the_same_batches(rng):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [0, -1])
+def test_keras_counts_the_steps(rng):
+    """With `fit` and `evaluate` that are not told how many steps there are."""
+    ids, labels = rng.integers(0, 50, (80, 2)), rng.integers(0, 2, (80, 1)).astype("float32")
+    data = sok.data.prefetch_to_device(tf.data.Dataset.from_tensor_slices((ids, labels)).batch(10))
+    assert len(data) == 8
+    model = keras.Sequential([keras.layers.Embedding(50, 4), keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+    model.fit(data, epochs=3, validation_data=data, verbose=0)
+    assert int(model.optimizer.iterations) == 24
+    assert len(sok.data.prefetch_to_device(tf.data.Dataset.range(0).batch(2))) == 0
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 2.5, None, "2", [2], tf.data.AUTOTUNE])
 def test_a_buffer_of_nothing_is_refused(size):
-    with pytest.raises(ValueError, match=f"buffer_size must be at least 1, got {size}"):
+    with pytest.raises(ValueError, match="buffer_size must be a whole number of at least 1, got"):
         sok.data.prefetch_to_device(tf.data.Dataset.range(3), size)
+
+
+def test_a_numpy_number_is_a_buffer_size():
+    assert len(list(sok.data.prefetch_to_device(tf.data.Dataset.range(3), np.int64(2)))) == 3
+
+
+@pytest.mark.parametrize("device", ["", "/GPU:77", "GPU", "/GPU:x", "/GPU:-1", "CPU:5", 5, b"/CPU:0"])
+def test_devices_that_are_not_there_are_refused(device):
+    with pytest.raises(ValueError, match=r"device must be one of .*/CPU:0, or None for the first GPU.*, got"):
+        sok.data.prefetch_to_device(tf.data.Dataset.range(3), device=device)
+
+
+@pytest.mark.parametrize("device", ["CPU:0", "/CPU:0", "/device:CPU:0"])
+def test_a_device_may_be_named(device):
+    for batch in sok.data.prefetch_to_device(tf.data.Dataset.range(3), device=device):
+        assert "CPU" in batch.device
+    if ON_GPU:
+        for batch in sok.data.prefetch_to_device(tf.data.Dataset.range(3), device=device.replace("CPU", "GPU")):
+            assert "GPU" in batch.device
+
+
+@pytest.mark.parametrize("thing", [None, [1, 2], np.zeros(3), "data"])
+def test_what_is_no_dataset_is_refused(thing):
+    with pytest.raises(TypeError, match=rf"dataset must be a tf.data.Dataset, got {type(thing).__name__}"):
+        sok.data.prefetch_to_device(thing)
 
 
 def test_what_cannot_be_on_a_gpu_is_refused():
     """Whether there is a GPU or not: a script that runs on a laptop shall run there too."""
     ragged = tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]]))
-    with pytest.raises(TypeError, match="dense tensors only, not RaggedTensorSpec.*values and row splits"):
+    with pytest.raises(TypeError, match=r"dense tensors only, not RaggedTensorSpec.*values and row splits"):
         sok.data.prefetch_to_device(ragged)
+    with pytest.raises(TypeError, match=r"dense tensors only, not NoneTensorSpec.*leave it out"):
+        sok.data.prefetch_to_device(tf.data.Dataset.from_tensors((1, None)))
     with pytest.raises(ValueError, match="string tensors cannot be on a GPU"):
         sok.data.prefetch_to_device(tf.data.Dataset.from_tensors({"name": ["a"]}))
 
@@ -142,6 +181,12 @@ def test_handles_of_other_batches_are_refused():
     np.testing.assert_array_equal(copy([tf.int64], [(2,)])[0], [1, 2])
     with pytest.raises(tf.errors.InvalidArgumentError, match="holds 1 tensors, not 2"):
         copy([tf.int64, tf.int64], [(2,), (2,)])
-    for types, shapes in (([tf.int32], [(2,)]), ([tf.int64], [(3,)])):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="CopyBatch: tensor 0 is Tensor<type: int64 shape"):
+    for types, shapes, wanted in (([tf.int32], [(2,)], r"not int32.*\[2\]"), ([tf.int64], [(3,)], r"not int64.*\[3\]")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=rf"tensor 0 is int64 of shape \[2\], {wanted}"):
             copy(types, shapes)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="1 types, but 0 shapes"):
+        copy([tf.int64], [])
+    with tf.device("/CPU:0"):
+        handle = tf.stack([handle, handle])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be one handle, not \[2\] of them"):
+        copy([tf.int64], [(2,)])

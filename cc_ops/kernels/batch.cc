@@ -35,19 +35,22 @@ class HeldBatch final : public tensorflow::ResourceBase {
   std::vector<Tensor> tensors_;
 };
 
-// No stage: on every device it runs on the host, so stages' counts leave it out.
+// No stage: it runs on the host whatever the device.
 class HoldBatchOp final : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    std::vector<Tensor> tensors;
-    for (int i = 0; i < context->num_inputs(); ++i) tensors.push_back(context->input(i));
-    Tensor* handle = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handle));
-    handle->scalar<tensorflow::ResourceHandle>()() =
-        tensorflow::ResourceHandle::MakeRefCountingHandle(new HeldBatch(std::move(tensors)),
-                                                          context->device()->name());
+    run_uncounted(context, [&]() -> Status {
+      std::vector<Tensor> tensors;
+      for (int i = 0; i < context->num_inputs(); ++i) tensors.push_back(context->input(i));
+      Tensor* handle = nullptr;
+      SOK_RETURN_IF_ERROR(allocate(context, 0, TensorShape({}), &handle));
+      handle->scalar<tensorflow::ResourceHandle>()() =
+          tensorflow::ResourceHandle::MakeRefCountingHandle(new HeldBatch(std::move(tensors)),
+                                                            context->device()->name());
+      return {};
+    });
   }
 };
 
@@ -55,10 +58,17 @@ class CopyBatchOp : public OpKernel {
  public:
   explicit CopyBatchOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("shapes", &shapes_));
+    OP_REQUIRES(context, static_cast<int>(shapes_.size()) == context->num_outputs(),
+                absl::InvalidArgumentError(concat("CopyBatch: ", context->num_outputs(),
+                                                  " types, but ", shapes_.size(), " shapes")));
   }
 
   void Compute(OpKernelContext* context) final {
     run_op(context, [&]() -> Status {
+      if (context->input(0).dims() != 0) {
+        return invalid_argument("CopyBatch: the batch must be one handle, not ",
+                                context->input(0).shape().DebugString(), " of them");
+      }
       const auto& handle = context->input(0).scalar<tensorflow::ResourceHandle>()();
       const auto held = handle.GetResource<HeldBatch>();
       if (!handle.IsRefCounting() || !held.ok()) {
@@ -72,7 +82,11 @@ class CopyBatchOp : public OpKernel {
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (tensors[i].dtype() != context->expected_output_dtype(static_cast<int>(i)) ||
             !shapes_[i].IsCompatibleWith(tensors[i].shape())) {
-          return invalid_argument("CopyBatch: tensor ", i, " is ", tensors[i].DebugString(0));
+          return invalid_argument("CopyBatch: tensor ", i, " is ",
+                                  DataTypeString(tensors[i].dtype()), " of shape ",
+                                  tensors[i].shape().DebugString(), ", not ",
+                                  DataTypeString(context->expected_output_dtype(i)), " of shape ",
+                                  shapes_[i].DebugString());
         }
       }
       return copy(context, tensors);

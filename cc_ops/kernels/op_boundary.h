@@ -57,10 +57,8 @@ inline std::int64_t kernels_launched() { return 0; }
 // Runs an op's body, `Status body()`. No exception passes this point: running out of memory becomes
 // an error of the op, and the process lives.
 template <typename Body>
-void run_op(tensorflow::OpKernelContext* context, Body&& body) {
+void run_uncounted(tensorflow::OpKernelContext* context, Body&& body) {
   Status status;
-  const StageTimer timer;
-  const std::int64_t launched = kernels_launched();
   try {
     status = body();
   } catch (const std::bad_alloc&) {
@@ -69,6 +67,14 @@ void run_op(tensorflow::OpKernelContext* context, Body&& body) {
     status = {Code::kInternal, concat(context->op_kernel().type_string(), ": ", error.what())};
   }
   if (!status.ok()) context->CtxFailure(to_tensorflow(status));
+}
+
+// The same for a stage, which the statistics count.
+template <typename Body>
+void run_op(tensorflow::OpKernelContext* context, Body&& body) {
+  const StageTimer timer;
+  const std::int64_t launched = kernels_launched();
+  run_uncounted(context, std::forward<Body>(body));
   StageCount count;
   count.calls = 1;
   count.seconds = timer.seconds();

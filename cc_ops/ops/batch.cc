@@ -28,6 +28,8 @@ REGISTER_OP("Sok>CopyBatch")
       if (static_cast<int>(shapes.size()) != c->num_outputs()) {
         return absl::InvalidArgumentError("CopyBatch: one shape for each type is needed");
       }
+      sok::ShapeHandle handle;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 0, &handle));
       for (int i = 0; i < c->num_outputs(); ++i) {
         sok::ShapeHandle shape;
         TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));

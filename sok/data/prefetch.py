@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
-from sok import _native
+from sok import _native, checks
 
 
 def prefetch_to_device(dataset: tf.data.Dataset, buffer_size: int = 2, device: str | None = None) -> tf.data.Dataset:
@@ -14,7 +16,7 @@ def prefetch_to_device(dataset: tf.data.Dataset, buffer_size: int = 2, device: s
 
     Takes the place of `tf.data.experimental.prefetch_to_device`, whose copies wait for the kernels that are
     enqueued, tensor by tensor. Here a batch goes in one piece through pinned memory, on a stream of its own. It must
-    be the last transformation.
+    be the last transformation. The tensors of an element share one piece of device memory: who keeps one keeps all.
 
     Args:
         dataset: of dense tensors, in any structure; ids of several per example go as values and row splits. Strings
@@ -24,32 +26,30 @@ def prefetch_to_device(dataset: tf.data.Dataset, buffer_size: int = 2, device: s
             prefetched, so that one script runs on both.
 
     Returns:
-        A dataset with the same `element_spec`, whose tensors are on the device.
+        A dataset with the same `element_spec` and cardinality, whose tensors are on the device.
 
     Raises:
-        ValueError: a buffer of no elements, or tensors that cannot be on a GPU.
-        TypeError: elements that are ragged or sparse.
+        ValueError: a buffer of no elements, a device that is not there, or tensors that cannot be on a GPU.
+        TypeError: elements that are ragged or sparse, or no dataset.
 
     Example:
         >>> dataset = tf.data.Dataset.range(6).batch(2)
         >>> [batch.numpy().tolist() for batch in sok.data.prefetch_to_device(dataset)]
         [[0, 1], [2, 3], [4, 5]]
     """
-    if buffer_size < 1:
-        raise ValueError(f"buffer_size must be at least 1, got {buffer_size}")
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(f"dataset must be a tf.data.Dataset, got {type(dataset).__name__}")
+    buffer_size = checks.whole("buffer_size", buffer_size, 1)
     specs = tf.nest.flatten(dataset.element_spec)
     for spec in specs:
-        if not isinstance(spec, tf.TensorSpec):
-            raise TypeError(f"a dataset on a GPU has dense tensors only, not {spec}: give ids as values and row splits")
-        if spec.dtype in (tf.string, tf.variant, tf.resource):
-            raise ValueError(f"{spec.dtype.name} tensors cannot be on a GPU: {spec}")
-    if device is None:
-        gpus = tf.config.list_logical_devices("GPU")
-        device = gpus[0].name if gpus else "/CPU:0"
-    if tf.DeviceSpec.from_string(device).device_type == "CPU":
+        _check(spec)
+    device = _known_device(device)
+    if "CPU" in device:
         return dataset.prefetch(buffer_size)
 
-    held = dataset.map(lambda *element: _native.ops.sok_hold_batch(tensors=tf.nest.flatten(element)))
+    with tf.device("/CPU:0"):
+        # Batches that wait on the host: while one is copied, the dataset makes the next.
+        held = dataset.map(lambda *element: _native.ops.sok_hold_batch(tensors=tf.nest.flatten(element))).prefetch(1)
     handles = held.apply(tf.data.experimental.copy_to_device(device))
 
     # Without the attribute 32-bit integers would go back to the host's memory.
@@ -70,4 +70,29 @@ def prefetch_to_device(dataset: tf.data.Dataset, buffer_size: int = 2, device: s
             output_types=[spec.dtype for spec in specs],
             output_shapes=[spec.shape for spec in specs],
         )
-        return tf.data.experimental.from_variant(variant, dataset.element_spec).prefetch(buffer_size)
+        ahead = tf.data.experimental.from_variant(variant, dataset.element_spec).prefetch(buffer_size)
+    # A dataset that copies from another device does not know how many elements it has, and no op on a GPU tells it.
+    # Keras counts its steps by this.
+    ahead.cardinality = dataset.cardinality
+    return ahead
+
+
+def _check(spec: Any) -> None:
+    if isinstance(spec, (tf.RaggedTensorSpec, tf.SparseTensorSpec)):
+        raise TypeError(f"a dataset on a GPU has dense tensors only, not {spec}: give ids as values and row splits")
+    if not isinstance(spec, tf.TensorSpec):
+        raise TypeError(f"a dataset on a GPU has dense tensors only, not {spec}: leave it out")
+    if spec.dtype in (tf.string, tf.variant, tf.resource):
+        raise ValueError(f"{spec.dtype.name} tensors cannot be on a GPU: {spec}")
+
+
+def _known_device(device: str | None) -> str:
+    """The full name of the logical device; by default the first GPU, or else the CPU."""
+    known = tf.config.list_logical_devices("GPU") + tf.config.list_logical_devices("CPU")
+    if device is None:
+        return known[0].name
+    names = {name: each.name for each in known for name in (each.name, each.name.replace("/device:", "/"))}
+    if not isinstance(device, str) or "/" + device.lstrip("/") not in names:
+        wanted = ", ".join(name for name in names if "device" not in name)
+        raise ValueError(f"device must be one of {wanted}, or None for the first GPU if there is one, got {device!r}")
+    return names["/" + device.lstrip("/")]
