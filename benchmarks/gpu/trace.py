@@ -7,6 +7,7 @@
 
     CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR fit [POLICY]
     trace.py trace.jsonl kernels   prints what each kernel took of a step of DLRM's `fit`
+    trace.py trace.jsonl gaps      prints between which kernels the device was idle in it, and the larger copies
 
 Case b: 26 tables of 1 M x 128, batch 65,536, one id each, in one pass; case c: one table of 10 M x 64, 16,384 bags
 of 10, also with TensorFlow's own ops. A step is lookup, backward, Adagrad. The phases are parted by pauses of the
@@ -120,7 +121,7 @@ def kernels(path):
 
     The batches are fetched ahead: the copies are those of up to four more than the steps.
     """
-    group = max(phases_of(path)[-3:], key=lambda g: sum(a["kind"] == "kernel" for a in g))
+    group = _steps_of_fit(path)
     times, counts = collections.Counter(), collections.Counter()
     for activity in group:
         name = activity["kind"], activity["name"]
@@ -136,6 +137,27 @@ def kernels(path):
     for name, ns in times.most_common():
         print(json.dumps({"kind": name[0], "name": name[1], "ms": round(ns / FIT_STEPS / 1e6, 4),
                           "times": counts[name] / FIT_STEPS}))  # fmt: skip
+
+
+def gaps(path, least_us=15):
+    """Prints where no kernel ran for a while, the longest first, a step's share each; and copies of more than 100 KB."""
+    group = _steps_of_fit(path)
+    idle, end, before = collections.Counter(), None, None
+    for activity in (a for a in group if a["kind"] == "kernel"):
+        if end is not None and activity["start_ns"] - end > least_us * 1000:
+            idle[before, activity["name"]] += activity["start_ns"] - end
+        if end is None or activity["start_ns"] + activity["ns"] > end:
+            end, before = activity["start_ns"] + activity["ns"], activity["name"]
+    for (first, then), ns in idle.most_common():
+        print(json.dumps({"idle_ms": round(ns / FIT_STEPS / 1e6, 4), "after": first, "before": then}))
+    start = group[0]["start_ns"]
+    for copy in (a for a in group if a["kind"] == "copy" and a["bytes"] > 100_000):
+        print(json.dumps({"copy": copy["name"], "bytes": copy["bytes"], "us": copy["ns"] / 1e3,
+                          "at_ms": round((copy["start_ns"] - start) / 1e6, 3)}))  # fmt: skip
+
+
+def _steps_of_fit(path):
+    return max(phases_of(path)[-3:], key=lambda g: sum(a["kind"] == "kernel" for a in g))
 
 
 def phases_of(path):
@@ -175,4 +197,4 @@ def table(path):
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table, "fit": fit, "kernels": kernels}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"run": run, "table": table, "fit": fit, "kernels": kernels, "gaps": gaps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
