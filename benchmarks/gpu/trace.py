@@ -140,7 +140,7 @@ def kernels(path):
 
 
 def gaps(path, least_us=15):
-    """Prints where no kernel ran for a while, the longest first, a step's share each; and copies of more than 100 KB."""
+    """Prints where no kernel ran for a while, the longest first, a step's share each; and copies of over 100 KB."""
     group = _steps_of_fit(path)
     idle, end, before = collections.Counter(), None, None
     for activity in (a for a in group if a["kind"] == "kernel"):
