@@ -274,7 +274,7 @@ def fit(folder):
         case, batches = dlrm_batches(folder, one_tensor=inputs.startswith("one"))
         model, train = dlrm_fit(case, batches, policy, compile_dense, inputs.split(", ")[1])
         train(20)
-        # The start of `fit` is in it: tf.data optimizes its graph, which holds the batches.
+        # The start of `fit` is in it.
         start = time.perf_counter()
         train(FIT_STEPS)
         ms = (time.perf_counter() - start) / FIT_STEPS * 1e3
