@@ -108,7 +108,7 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
         self.origin = origin or Origin(kind, "int64", attributes.dimension, attributes.rows)
         # On several ranks: keys of the whole table -> positions of those that this rank keeps, and
         # the keys under which it does. None: this is the whole table.
-        self.kept_here: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]] | None = None
+        self.kept_here: Callable[..., tuple[tf.Tensor, ...]] | None = None
         self._shared_name = _unique_name(attributes.name_of_table)
         super().__init__(device=device)
         with tf.init_scope():
@@ -257,23 +257,21 @@ class TableValue(tf.saved_model.experimental.TrackableResource):
 
     def set_checked(self, checked: table_state.State):
         """`set_state`, of what `check_state` gave."""
-        positions, keys = self._kept_of(checked)
         planes = checked.planes()
-        if positions is not None:
-            planes = {name: tf.gather(values, positions) for name, values in planes.items()}
-        self.write(keys, planes, checked.initials, replace=True)
+        keys, *kept = self._kept_of(checked, *planes.values())
+        self.write(keys, dict(zip(planes, kept)), checked.initials, replace=True)
         return _native.ops.sok_table_set_seed(self.resource_handle, tf.constant(checked.seed, tf.int64))
 
     def count_kept(self, checked: table_state.State) -> int:
         """How many rows `set_checked` will write."""
-        return int(self._kept_of(checked)[1].shape[0])
+        return int(self._kept_of(checked)[0].shape[0])
 
-    def _kept_of(self, checked: table_state.State) -> tuple[tf.Tensor | None, tf.Tensor]:
-        """Positions of the rows that this rank keeps, None for all; and the keys under which it does."""
+    def _kept_of(self, checked: table_state.State, *rows: Any) -> tuple:
+        """The keys of the rows that this rank keeps, as it knows them, and their part of each of `rows`."""
         keys = tf.constant(checked.keys)
         if checked.is_whole and self.kept_here is not None:
-            return self.kept_here(keys)
-        return None, keys
+            return self.kept_here(keys, *rows)
+        return keys, *rows
 
     def _set_state_in_graph(self, state: dict[str, tf.Tensor]):
         with tf.control_dependencies(table_state.require(state, self.origin, self.name)):

@@ -179,12 +179,16 @@ class TableVariable(backend.Variable):
         if not (values.dtype.is_floating or values.dtype.is_integer):
             raise TypeError(f"the table {self.name!r}: values must be numbers, got {values.dtype.name}")
         # All of them: what this rank keeps is chosen by position, which would hide rows too many.
-        wanted = tf.stack([tf.size(keys), self.dimension])
-        fits = values.shape.rank in (None, 2) and tf.reduce_all(tf.equal(tf.shape(values), wanted))
+        if keys.shape.is_fully_defined() and values.shape.is_fully_defined():
+            wanted, found = [keys.shape.num_elements(), self.dimension], values.shape.as_list()
+            fits = found == wanted
+        else:
+            wanted, found = tf.stack([tf.size(keys), self.dimension]), tf.shape(values)
+            fits = values.shape.rank in (None, 2) and tf.reduce_all(tf.equal(found, wanted))
         message = (f"the table {self.name!r}: values of {keys.shape} ids must have the shape", wanted)
-        with tf.control_dependencies(checks.require(fits, *message, "but have", tf.shape(values))):
-            positions, local = kept_here(self, keys)
-            self.table.write(local, {"values": tf.gather(values, positions)}, {}, replace=False)
+        with tf.control_dependencies(checks.require(fits, *message, "but have", found)):
+            local, values = kept_here(self, keys, values)
+            self.table.write(local, {"values": values}, {}, replace=False)
 
     def __array__(self, dtype=None, copy=None):
         # Rows without their ids: a layer that saved its weights so could not load them.

@@ -84,7 +84,7 @@ def write(rows: Sequence[tuple[TableVariable, Rows]]) -> None:
     with Room() as room:
         with agreement.step():
             for variable, those in rows:
-                _, local = kept_here(variable, tf.constant(those.keys))
+                (local,) = kept_here(variable, tf.constant(those.keys))
                 room.for_keys(variable.table, local)
                 room.for_planes(variable.table, those.planes)
         with agreement.step():
@@ -94,11 +94,9 @@ def write(rows: Sequence[tuple[TableVariable, Rows]]) -> None:
 
 
 def _write_piece(variable: TableVariable, keys: np.ndarray, planes: dict[str, Any]) -> None:
-    positions, local = kept_here(variable, tf.constant(keys))
-    parts = {
-        name: tf.gather(tf.cast(tf.constant(values), tf.float32), positions) for name, values in planes.items()
-    }
-    variable.table.write(local, parts, {}, replace=False)
+    local, *parts = kept_here(variable, tf.constant(keys), *map(tf.constant, planes.values()))
+    as_floats = {name: tf.cast(part, tf.float32) for name, part in zip(planes, parts)}
+    variable.table.write(local, as_floats, {}, replace=False)
 
 
 def load_rows(variable, ids, values) -> int:

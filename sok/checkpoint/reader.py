@@ -339,8 +339,8 @@ class _Load:
             for part in ahead(pool, read, match.needed):
                 keys, planes = part.keys, part.planes
                 if match.is_filtered:
-                    positions, keys = kept_here(match.variable, tf.constant(keys))
-                    planes = {name: tf.gather(tf.constant(values), positions) for name, values in planes.items()}
+                    keys, *kept = kept_here(match.variable, tf.constant(keys), *map(tf.constant, planes.values()))
+                    planes = dict(zip(planes, kept))
                 elif match.variable.is_static:
                     attributes = match.variable.attributes
                     keys = (keys - attributes.id_offset) // attributes.id_stride

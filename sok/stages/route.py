@@ -86,16 +86,17 @@ def route_bags(variables: list, reads: list[FeatureRead], *, keep_empty: bool) -
     )
 
 
-def kept_here(variable, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which of some keys this rank keeps: their positions, and the ids under which it knows them.
+def kept_here(variable, keys: tf.Tensor, *rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Of some keys those that this rank keeps, as the ids under which it knows them; then their part of each of
+    `rows`, tensors [number of keys, ...].
 
     Raises:
         tf.errors.InvalidArgumentError: a key is out of range of a static table.
     """
     placement = variable.placement
-    positions = tf.range(tf.size(keys, out_type=tf.int64))
     if placement.is_replicated:
-        return positions, keys
+        return keys, *rows
+    positions = tf.range(tf.size(keys, out_type=tf.int64))
     checks = []
     if variable.is_static:
         inside = tf.reduce_all((keys >= 0) & (keys < variable.total_rows))
@@ -106,5 +107,5 @@ def kept_here(variable, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     counts = routed.counts[:, 0]
     first = tf.reduce_sum(counts[: placement.here])
     here = slice(first, first + counts[placement.here])
-    order = tf.math.invert_permutation(routed.slots[0])
-    return order[here], routed.ids[here]
+    order = tf.math.invert_permutation(routed.slots[0])[here]
+    return routed.ids[here], *(tf.gather(each, order) for each in rows)

@@ -48,7 +48,8 @@ def traffic(batches, dtype="float32", mode=None, exchange="auto", weighted=False
         to = np.array(new.get("sent_bytes_to", [0] * c.size)) - old.get("sent_bytes_to", 0)
         counters = {name: new[name] - old[name] for name in ("calls", "seconds", "sent_bytes", "sent_rows")}
         sent[stage] = {**counters, "sent_bytes_to": to}
-    kept = [kept_here(table, tf.range(IDS, dtype=tf.int64))[0].numpy() for table in tables]
+    ids = tf.range(IDS, dtype=tf.int64)
+    kept = [kept_here(table, ids, ids)[1].numpy() for table in tables]
     return sent, kept
 
 
