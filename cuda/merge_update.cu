@@ -9,8 +9,8 @@
 //   segment   the count of every row with several ids becomes a place; long segments are cut
 //   singles   every id that is alone with its row updates it; every other id puts the address of
 //             its bag's gradient into its place
-//   partial   the pieces of long segments are summed, a block a piece
-//   segments  a tile a row: the sum of its segment, or of its pieces, then the optimizer
+//   segments  a tile a row: the sum of its segment, then the optimizer; of a long one a block sums
+//             a piece, and the block that sums the last of them updates the row
 #include <cub/block/block_scan.cuh>
 #include <map>
 
@@ -71,8 +71,9 @@ __global__ void __launch_bounds__(tuning::kBlock)
     const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p < args.ids ? p : args.ids - 1);
     const TableView& table = *feature.table;
     const std::int64_t i = p - feature.first_id;
+    // The id is on its way while the other loads decide whether it counts.
+    const Key id = p < args.ids ? feature.bags.ids[i] : 0;
     const bool has_id = p < args.ids && applies(scalars, table);
-    const Key id = has_id ? feature.bags.ids[i] : 0;
     const FoundOrInserted found = insert_row(table, has_id, id, i);
     initialize_inserted_of_any_table(feature.table, found.inserted, id, found.row);
     const std::uint32_t rank = ranks.take(found.row == kNoRow ? nullptr : feature.tags + found.row);
@@ -82,24 +83,24 @@ __global__ void __launch_bounds__(tuning::kBlock)
   }
 }
 
-// Cuts a long segment into pieces.
-__device__ void cut(const Scratch& scratch, Segment* segment) {
-  const std::uint32_t pieces = (segment->count + tuning::kPiece - 1) / tuning::kPiece;
+// Cuts a long segment into pieces. `number`: the segment's.
+__device__ void cut(const Scratch& scratch, std::uint32_t number, Segment* segment) {
+  const std::uint32_t pieces = segment->pieces();
   segment->first_piece = static_cast<std::uint32_t>(
       atomicAdd(&scratch.counters->pieces, static_cast<unsigned long long>(pieces)));
   for (std::uint32_t j = 0; j < pieces; ++j) {
     const std::uint32_t done = j * tuning::kPiece;
     scratch.pieces[segment->first_piece + j] = {
         segment->place + done,
-        min(segment->count - done, static_cast<std::uint32_t>(tuning::kPiece)), segment->table};
+        min(segment->count - done, static_cast<std::uint32_t>(tuning::kPiece)), number};
   }
 }
 
 // The id that came first to a row, of rank 0, speaks for the row.
-template <typename Where>
+// `kItems` ids a thread: the more, the fewer atomic operations on one counter.
+template <int kItems, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock)
     segment_kernel(const __grid_constant__ FeatureLaunch<Where> args, Scratch scratch) {
-  constexpr int kItems = 4;  // ids a thread: a quarter of the atomic operations on one counter
   using Scan = cub::BlockScan<unsigned long long, tuning::kBlock>;
   __shared__ typename Scan::TempStorage storage;
   __shared__ unsigned long long block_start;
@@ -114,7 +115,8 @@ __global__ void __launch_bounds__(tuning::kBlock)
       counts[u] = 0;
       if (p >= args.ids) continue;
       const Row row = scratch.rows[p];
-      if (row == kNoRow || scratch.ranks[p] != 0) continue;
+      const std::uint32_t rank = scratch.ranks[p];
+      if (row == kNoRow || rank != 0) continue;
       const FeatureArgs& feature = args.find(&FeatureArgs::first_id, p);
       tags[u] = feature.tags + row;
       const std::uint32_t ids = *tags[u];
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(tuning::kBlock)
         *tags[u] = 0;
         continue;
       }
-      segments[u] = {row, static_cast<std::uint32_t>(feature.table_number), 0, ids, 0};
+      segments[u] = {row, static_cast<std::uint32_t>(feature.table_number), 0, ids, 0, 0};
       counts[u] = 1ULL << 32 | ids;
     }
     // One scan an item, not one over all: neighbouring threads then write neighbouring results.
@@ -146,8 +148,9 @@ __global__ void __launch_bounds__(tuning::kBlock)
       const unsigned long long at = block_start + before[u];
       Segment& segment = segments[u];
       segment.place = static_cast<std::uint32_t>(at);
-      if (segment.count > tuning::kAlone) cut(scratch, &segment);
-      scratch.segments[at >> 32] = segment;
+      const auto number = static_cast<std::uint32_t>(at >> 32);
+      if (segment.is_cut()) cut(scratch, number, &segment);
+      scratch.segments[number] = segment;
       *tags[u] = segment.place;
     }
     __syncthreads();
@@ -215,8 +218,13 @@ Status run(Context& context, const Kind& kind, Group& group, const StepScalars& 
                   args, scratch, scalars);
   }));
   SOK_RETURN_IF_ERROR(group.features.launch([&](auto where, const auto& args) {
-    return launch(context, "segment", segment_kernel<decltype(where)>, (args.ids + 3) / 4,
-                  tuning::kBlock, args, scratch);
+    using Where = decltype(where);
+    if (args.ids < tuning::kBusyWarps * kWarp) {
+      return launch(context, "segment", segment_kernel<1, Where>, args.ids, tuning::kBlock, args,
+                    scratch);
+    }
+    return launch(context, "segment", segment_kernel<4, Where>, (args.ids + 3) / 4, tuning::kBlock,
+                  args, scratch);
   }));
   if (group.order.order != nullptr) {
     SOK_RETURN_IF_ERROR(group.features.launch([&](auto where, const auto& args) {
@@ -225,8 +233,8 @@ Status run(Context& context, const Kind& kind, Group& group, const StepScalars& 
     }));
     SOK_RETURN_IF_ERROR(rank_in_order(context, group.order, group.ids, scratch.ranks));
   }
-  SOK_RETURN_IF_ERROR(apply(context, kind, group.features, group.tables, scalars, scratch,
-                            group.ids, group.pieces));
+  SOK_RETURN_IF_ERROR(
+      apply(context, kind, group.features, group.tables, scalars, scratch, group.ids));
   guard.done();
   return {};
 }

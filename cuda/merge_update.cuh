@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "cuda/features.cuh"
+#include "cuda/tuning.h"
 #include "cuda/update_rows.cuh"
 
 namespace sok::cuda {
@@ -21,13 +22,18 @@ struct Segment {
   std::uint32_t table;
   std::uint32_t place;  // of its first contribution
   std::uint32_t count;
-  std::uint32_t first_piece;  // if it has more than tuning::kAlone
+  // If it has more than tuning::kAlone: they are cut into pieces.
+  std::uint32_t first_piece;
+  std::uint32_t summed;  // of the pieces
+
+  __device__ bool is_cut() const { return count > tuning::kAlone; }
+  __device__ std::uint32_t pieces() const { return (count + tuning::kPiece - 1) / tuning::kPiece; }
 };
 
 struct Piece {
   std::uint32_t place;
   std::uint32_t count;
-  std::uint32_t table;
+  std::uint32_t segment;
 };
 
 // Segments in the high half, ids placed in the low one: one atomic operation counts both.
@@ -72,7 +78,7 @@ using Kind = std::tuple<OptimizerId, RowType, RowType, bool, int>;
 // The tables lie where the features do.
 Status apply(Context& context, const Kind& kind, const Features& features,
              const Descriptors<UpdateArgs>& tables, const StepScalars& scalars,
-             const Scratch& scratch, std::int64_t ids, std::int64_t pieces);
+             const Scratch& scratch, std::int64_t ids);
 
 }  // namespace sok::cuda
 

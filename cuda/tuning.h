@@ -15,7 +15,6 @@ constexpr int kBlock = 256;
 // Warps that keep one of the larger devices busy: 132 multiprocessors of 64 warps. Work is cut
 // finer while there are fewer units than that.
 constexpr int kBusyWarps = 2 * 132 * 64;
-constexpr std::int64_t kBusyBlocks = kBusyWarps * 32 / kBlock;
 
 // Features, or tables, whose descriptors are parameters of a launch: they are copied at every launch,
 // so that more of them are better read from device memory.
@@ -44,10 +43,18 @@ constexpr int kCopyBlocks = 2;
 constexpr int kCopyBusyWarps = 132 * kCopyBlocks * kCopyWarps;
 constexpr int kCopyFrom = 512;  // bytes of a row: for shorter ones loads are as fast
 
+// Ids of a warp of singles_kernel, if there are too few for all warps to have 32.
+constexpr int kFewestSinglesAWarp = 16;
+
 // Contributions of one row that one tile adds up alone. More are added up by blocks, of which each
 // takes so many at most.
 constexpr int kAlone = 64;
 constexpr int kPiece = 512;
+
+// Of segments_kernel: contributions of a row that are on their way at a time, and blocks of a
+// multiprocessor.
+constexpr std::uint32_t kContributionsAhead = 4;
+constexpr int kSegmentsBlocks = 4;
 
 // Rows with several contributions that a warp updates at most: few, for there are few of them.
 constexpr int kSegmentsAWarp = 8;
