@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SOK: embedding tables for TensorFlow that do not fit one device or have no fixed vocabulary."""
 
-from sok import checkpoint, comm, data, initializers, layers, optimizers
+from sok import callbacks, checkpoint, comm, data, initializers, layers, optimizers
 from sok.checkpoint import dump, export_static, load, load_model, save_model
 from sok.comm import init, rank, size
 from sok.config import FeatureConfig, TableConfig
@@ -34,6 +34,7 @@ __all__ = [
     "Variable",
     "all2all_dense_embedding",
     "assign",
+    "callbacks",
     "check_out",
     "checkpoint",
     "comm",

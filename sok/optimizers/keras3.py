@@ -82,7 +82,16 @@ class _Keras3Base(OptimizerWrapper):
 
     def _apply_dense(self, dense):
         if dense:
-            self.inner_optimizer.apply(*map(list, zip(*dense)))
+            gradients, variables = map(list, zip(*dense))
+
+            def step(gradients):
+                self.inner_optimizer.apply(gradients, variables)
+
+            if self._settings.jit_compile and _is_one_program(gradients):
+                # Not kept: a later trace sees what has been assigned to the optimizer.
+                tf.function(step, jit_compile=True, autograph=False)(gradients)
+            else:
+                step(gradients)
         else:
             # TensorFlow's variable adds in place; Keras's would read, cast, add and assign.
             self.inner_optimizer.iterations.value.assign_add(tf.constant(1, tf.int64))
@@ -144,6 +153,15 @@ class _Saved:
 
     own: list[np.ndarray] | None
     inner: before_build.Waiting
+
+
+def _is_one_program(gradients: list[Any]) -> bool:
+    """Whether XLA can make one program of a step with these gradients, and of all later ones of the same trace."""
+    # An eager step reads the optimizer's attributes each time; under a strategy replicas meet in the step.
+    if tf.executing_eagerly() or tf.distribute.has_strategy():
+        return False
+    # XLA compiles for every number of ids anew.
+    return all(g.values.shape.is_fully_defined() for g in gradients if isinstance(g, tf.IndexedSlices))
 
 
 class _Known:

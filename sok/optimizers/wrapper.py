@@ -37,6 +37,7 @@ class _Settings:
     sparse_reduction: str
     dense_reduction: str | None
     loss_scale: str | float | None
+    jit_compile: bool
     source: Source
     table_sources: dict[str, Source]
     names_checked: bool = False
@@ -66,6 +67,12 @@ class OptimizerWrapper:
         per_table: another optimizer, or only another learning rate (a number or a schedule), for some
             tables: a dict by table or by its name.
         name: of the optimizer.
+        jit_compile: inside of a `tf.function`, as `fit` makes one, XLA makes one program of the step of all
+            dense variables, which otherwise has several ops for each of them; they must be on one device.
+            (`model.compile(jit_compile=True)` cannot be had with tables: XLA does not know their ops.)
+            The step stays as it is under a `tf.distribute` strategy, and with a sparse gradient, as of
+            `keras.layers.Embedding`, whose number of ids is not known when the function is traced: XLA
+            would compile for each number anew. Optimizers of tf_keras have such an argument of their own.
 
     Raises:
         ValueError: an argument is not what is listed, or the optimizer has no sparse counterpart.
@@ -93,6 +100,7 @@ class OptimizerWrapper:
         loss_scale=None,
         per_table=None,
         name=None,
+        jit_compile=False,
     ):
         if cls is OptimizerWrapper:
             cls = _class_for(optimizer, loss_scale)
@@ -107,6 +115,7 @@ class OptimizerWrapper:
         loss_scale=None,
         per_table=None,
         name=None,
+        jit_compile=False,
     ):
         optimizer = self._resolve_bare(optimizer)
         for label, value, allowed in (
@@ -123,7 +132,11 @@ class OptimizerWrapper:
             loss_scale = float(loss_scale)
         if loss_scale is not None and getattr(optimizer, "loss_scale_factor", None):
             raise ValueError("loss_scale is given twice: construct the optimizer without loss_scale_factor")
+        if not isinstance(jit_compile, bool):
+            raise ValueError(f"jit_compile must be True or False, got {jit_compile!r}")
         source = source_type(optimizer)(optimizer)
+        if jit_compile and type(source) is not Source:
+            raise ValueError("jit_compile is for optimizers of Keras 3: give it to the optimizer of tf_keras itself")
         per_table = resolve_per_table(optimizer, per_table or {}, self._resolve_bare)
         name = name or f"sok_{getattr(optimizer, 'name', None) or optimizer._name}"
         table_sources = {table: type(source)(other) for table, other in per_table.items()}
@@ -136,6 +149,7 @@ class OptimizerWrapper:
             sparse_reduction,
             dense_reduction,
             loss_scale,
+            jit_compile,
             source,
             table_sources,
         )
@@ -211,6 +225,7 @@ class OptimizerWrapper:
             "dense_reduction": settings.dense_reduction,
             "loss_scale": settings.loss_scale,
             "per_table": {table: serialize(other) for table, other in self.per_table.items()},
+            "jit_compile": settings.jit_compile,
             "name": settings.name,
         }
 
