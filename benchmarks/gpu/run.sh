@@ -8,6 +8,7 @@
 #
 #   stages        cases a, b and c without TensorFlow    (STAGES: the program, stages.cu says how to build it)
 #   peer          the same by FBGEMM, right after it     (PEER: the command that does so, run in IDS)
+#   forward       case c's forward pass, its kernel without what is between two
 #   keys          find and insert
 #   interaction   the dot products of a DLRM
 #   step, memory, fit, trace    inside TensorFlow
@@ -35,20 +36,36 @@ stages() {
   done
 }
 
-trace() {
+# Builds trace.cc: what it is loaded into writes $scratch/trace.
+build_trace() {
   local cuda=${CUDA_HOME:-/usr/local/cuda}
   local cupti=${CUPTI:-$cuda/extras/CUPTI/lib64}
   g++ -shared -fPIC -O2 -I"$cuda/include" -I"$cuda/extras/CUPTI/include" "$here/trace.cc" -o "$scratch/libtrace.so" \
-    -L"$cupti" -Wl,-rpath,"$cupti" -lcupti || return
-  CUDA_INJECTION64_PATH=$scratch/libtrace.so SOK_TRACE=$scratch/trace "$python" "$here/trace.py" "$ids" run >&2
+    -L"$cupti" -Wl,-rpath,"$cupti" -lcupti
+}
+
+traced() { CUDA_INJECTION64_PATH=$scratch/libtrace.so SOK_TRACE=$scratch/trace "$@" >&2; }
+
+trace() {
+  build_trace || return
+  traced "$python" "$here/trace.py" "$ids" run
   "$python" "$here/trace.py" "$scratch/trace" table
 }
 
-export -f stages trace
+forward() {
+  build_trace || return
+  for dist in uniform power; do
+    "$python" "$here/cases.py" "$ids" c $dist "$scratch/case" || return
+    traced "$stages" "$scratch/case" "c $dist"
+    "$python" "$here/trace.py" "$scratch/trace" forward "c $dist"
+  done
+}
+
+export -f stages trace forward build_trace traced
 export here ids python scratch
 one() {
   case $1 in
-    stages | trace) timeout "${LIMIT:-500}" bash -c "stages='$stages'; $1" ;;
+    stages | trace | forward) timeout "${LIMIT:-500}" bash -c "stages='$stages'; $1" ;;
     peer) (cd "$ids" && timeout "${LIMIT:-500}" ${PEER:-"$python" tbe_bench.py a,b,c} | grep '^tbe ') ;;
     keys | interaction) timeout "${LIMIT:-500}" "$stages" "$1" ;;
     step | memory | fit) timeout "${LIMIT:-500}" "$python" "$here/with_tensorflow.py" "$ids" "$1" ;;
@@ -56,7 +73,7 @@ one() {
   esac
 }
 
-for part in ${parts:-stages peer keys interaction step memory fit trace}; do
+for part in ${parts:-stages peer forward keys interaction step memory fit trace}; do
   out=$here/results/$name-$part.jsonl
   [ "$part" = peer ] && out=$here/results/$name-fbgemm.txt
   start=$SECONDS

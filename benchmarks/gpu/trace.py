@@ -5,9 +5,12 @@
     CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR run
     trace.py trace.jsonl table     prints each phase's activities; trace.cc says how to build libtrace.so
 
-    CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR fit [POLICY]
+    CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl trace.py IDS_MODULE_DIR fit [POLICY [LOOP]]
     trace.py trace.jsonl kernels   prints what each kernel took of a step of DLRM's `fit`
     trace.py trace.jsonl gaps      prints between which kernels the device was idle in it, and the larger copies
+
+    CUDA_INJECTION64_PATH=libtrace.so SOK_TRACE=trace.jsonl stages CASE_FILE NAME
+    trace.py trace.jsonl forward NAME   prints what the kernel of a forward pass took, batches taking turns
 
 Case b: 26 tables of 1 M x 128, batch 65,536, one id each, in one pass; case c: one table of 10 M x 64, 16,384 bags
 of 10, also with TensorFlow's own ops. A step is lookup, backward, Adagrad. The phases are parted by pauses of the
@@ -18,6 +21,7 @@ import collections
 import itertools
 import json
 import pathlib
+import statistics
 import sys
 import time
 
@@ -103,7 +107,7 @@ def run(folder):
 FIT_STEPS = 20
 
 
-def fit(folder, policy="mixed_bfloat16"):
+def fit(folder, policy="mixed_bfloat16", loop="runs ahead"):
     """The DLRM of `with_tensorflow.py fit`, its dense part by XLA, for some steps."""
     import tensorflow as tf
 
@@ -112,8 +116,8 @@ def fit(folder, policy="mixed_bfloat16"):
 
     tf.config.experimental.enable_tensor_float_32_execution(True)
     _, train = with_tensorflow.dlrm_fit(*with_tensorflow.dlrm_batches(folder), policy, True)
-    train(20)
-    phase(lambda: train(FIT_STEPS))
+    train(20, loop)
+    phase(lambda: train(FIT_STEPS, loop))
 
 
 def kernels(path):
@@ -154,6 +158,17 @@ def gaps(path, least_us=15):
     for copy in (a for a in group if a["kind"] == "copy" and a["bytes"] > 100_000):
         print(json.dumps({"copy": copy["name"], "bytes": copy["bytes"], "us": copy["ns"] / 1e3,
                           "at_ms": round((copy["start_ns"] - start) / 1e6, 3)}))  # fmt: skip
+
+
+def forward(path, name, least=30):
+    """Prints the median of the lookup kernel where only it ran: first of static tables, then of hash tables."""
+    with open(path) as lines:
+        activities = sorted((json.loads(line) for line in lines), key=lambda a: a["start_ns"])
+    kernels = (a for a in activities if a["kind"] == "kernel")
+    runs = [list(run) for is_lookup, run in itertools.groupby(kernels, lambda a: "lookup" in a["name"]) if is_lookup]
+    for table, run in zip(("static", "hash"), [run for run in runs if len(run) >= least], strict=True):
+        print(json.dumps({"case": name, "table": table, "what": "forward, its kernel", "calls": len(run),
+                          "ms": round(statistics.median(a["ns"] for a in run) / 1e6, 4)}))  # fmt: skip
 
 
 def _steps_of_fit(path):
@@ -197,4 +212,6 @@ def table(path):
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table, "fit": fit, "kernels": kernels, "gaps": gaps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"run": run, "table": table, "fit": fit, "kernels": kernels, "gaps": gaps, "forward": forward}[sys.argv[2]](
+        sys.argv[1], *sys.argv[3:]
+    )
