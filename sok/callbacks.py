@@ -10,24 +10,32 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from sok import checks
+
 
 class RunAhead(keras.callbacks.Callback):
     """Lets the host enqueue the next step while a GPU still works on this one.
 
     After every step Keras reads whether there was a batch for it. TensorFlow takes that answer to the GPU and back,
     behind all work that is enqueued there: the host waits for the end of the step, and the GPU then for the host.
-    This callback makes the end of the data an error that Keras takes for the end of the epoch, so that nothing is
-    read after a step.
+    Callbacks, the progress bar among them, read loss and metrics after every step too, and while one thread waits for
+    such a copy, no other can enqueue kernels. With this callback the end of the data is an error that Keras takes for
+    the end of the epoch, and the others get what was read some steps before. `History`, and all that happens at the
+    end of an epoch, has exact values.
 
     The first `fit` or `evaluate` with it sets the model's `train_function` or `test_function`, which stay until the
     model is compiled again. Keras's own stay where nothing waits anyway or where they are needed: with
     `run_eagerly=True`, and with the iterators of a `tf.distribute` strategy. So do functions that are not Keras's, as
-    those of a model with a `make_train_function` of its own. Callbacks that read the loss of every batch in the
-    training loop, as those with an `on_train_batch_end` do that are not `async_safe`, make the host wait again.
+    those of a model with a `make_train_function` of its own. A `train_step` that returns something else than the
+    model's metrics has it read after every step.
+
+    Args:
+        logs_every: steps from one reading of the loss and the metrics for other callbacks to the next. An epoch's first
+            step is read. 1: they get those of every step, and the host waits for it.
 
     Raises:
-        ValueError: the model was compiled with `steps_per_execution` above 1: the loop that Keras makes of them
-            reads the same answer for each.
+        ValueError: `logs_every` is no positive whole number; (`fit`) the model was compiled with
+            `steps_per_execution` above 1: the loop that Keras makes of them reads the same answer for each.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="zeros")])
@@ -37,67 +45,81 @@ class RunAhead(keras.callbacks.Callback):
         [0]
     """
 
+    def __init__(self, logs_every: int = 50):
+        super().__init__()
+        self.logs_every = checks.whole("logs_every", logs_every, 1)
+
     def on_train_begin(self, logs=None):
         self.model.train_function = _ahead(self.model, self.model.train_function, self.model.train_step)
 
+    def on_epoch_begin(self, epoch, logs=None):
+        self._begin(self.model.train_function)
+
     def on_test_begin(self, logs=None):
         self.model.test_function = _ahead(self.model, self.model.test_function, self.model.test_step)
+        self._begin(self.model.test_function)
+
+    def _begin(self, function):
+        if isinstance(function, _Ahead):
+            function.begin(self.logs_every)
 
 
 def _ahead(
     model: keras.Model, waiting: Callable[[Any], Any] | None, step: Callable[[Any], Any]
 ) -> Callable[[Any], Any] | None:
-    """A function that does one step with the iterator's next batch.
+    """What takes the place of a function of Keras that does a step of a model and waits.
 
-    Args:
-        model: whose step it is.
-        waiting: the function that does the same and waits. It is returned if it is not Keras's: one from here or of
-            others, or none, as in a loop of one's own around a `CallbackList`.
-        step: of a batch.
-
-    Raises:
-        tf.errors.OutOfRangeError: (the function) there is no batch.
+    One that is not Keras's stays: one from here or of others, or none, as in a loop of one's own around a
+    `CallbackList`.
     """
-    is_of_keras = getattr(waiting, "__module__", None) == keras.Model.make_train_function.__module__
-    if model.run_eagerly or not is_of_keras:
+    of_keras = keras.Model.make_train_function.__module__
+    if waiting is None or getattr(waiting, "__module__", None) != of_keras or model.run_eagerly:
         return waiting
     if model.steps_per_execution != 1:
         raise ValueError(
             "sok.callbacks.RunAhead needs steps_per_execution=1, which is as fast with it as more are; the model was "
             f"compiled with {model.steps_per_execution}"
         )
-    of_batch = tf.function(step, jit_compile=model.jit_compile, reduce_retracing=True, autograph=False)
-    are_metrics = False
+    return _Ahead(model, waiting, step)
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def of_iterator(iterator):
-        # Keras puts an Optional where an element has nothing.
-        batch = keras.tree.map_structure(
-            lambda value: None if isinstance(value, tf.experimental.Optional) else value, iterator.get_next()
-        )
-        logs = of_batch(batch)
-        nonlocal are_metrics
-        are_metrics = isinstance(logs, dict) and logs.keys() == model.get_metrics_result().keys()
-        return logs
 
-    def function(iterator):
+class _Ahead:
+    """A function that does one step with an iterator's next batch, and returns its logs.
+
+    Raises:
+        tf.errors.OutOfRangeError: there is no batch.
+    """
+
+    def __init__(self, model: keras.Model, waiting: Callable[[Any], Any], step: Callable[[Any], Any]):
+        self._waiting = waiting
+        self._are_metrics = False
+        of_batch = tf.function(step, jit_compile=model.jit_compile, reduce_retracing=True, autograph=False)
+
+        @tf.function(reduce_retracing=True, autograph=False)
+        def of_iterator(iterator):
+            # Keras puts an Optional where an element has nothing.
+            batch = keras.tree.map_structure(
+                lambda value: None if isinstance(value, tf.experimental.Optional) else value, iterator.get_next()
+            )
+            logs = of_batch(batch)
+            # These Keras asks of the model at the end of an epoch; others it takes as the last step returned them.
+            self._are_metrics = isinstance(logs, dict) and logs.keys() == model.get_metrics_result().keys()
+            return logs
+
+        self._of_iterator = of_iterator
+        self.begin(1)
+
+    def begin(self, logs_every: int) -> None:
+        self._logs_every, self._steps = logs_every, 0
+        self._read: dict[str, Any] = {}
+
+    def __call__(self, iterator: Any) -> Any:
         if not isinstance(iterator, tf.data.Iterator):
-            return waiting(iterator)
-        logs = of_iterator(iterator)
-        # At the end of an epoch Keras asks the metrics, and takes other logs as they are.
-        return {name: _Log(value) for name, value in logs.items()} if are_metrics else logs
-
-    return function
-
-
-class _Log:
-    """A number that Keras reads for callbacks after every step, on a thread of its own."""
-
-    def __init__(self, value: tf.Tensor):
-        self._value = value
-
-    def __float__(self) -> float:
-        # By an op, which waits for the step without Python's lock. A tensor's own methods hold it meanwhile, so that
-        # the training loop stands still.
-        with tf.device("CPU:0"):
-            return float(tf.identity(self._value))
+            return self._waiting(iterator)
+        logs = self._of_iterator(iterator)
+        if not self._are_metrics:
+            return logs
+        if self._steps % self._logs_every == 0:
+            self._read = {name: value.numpy() for name, value in logs.items()}
+        self._steps += 1
+        return dict(self._read)

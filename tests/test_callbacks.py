@@ -43,8 +43,8 @@ def model_of(cls=keras.Sequential, **compilation):
     return model
 
 
-def ahead():
-    return [sok.callbacks.RunAhead()]
+def ahead(logs_every=50):
+    return [sok.callbacks.RunAhead(logs_every)]
 
 
 def is_ahead(function):
@@ -54,7 +54,7 @@ def is_ahead(function):
 def check_same(run, make=model_of):
     """`run(model, callbacks)` gives the same, and leaves the same weights, with the callback and without."""
     results = []
-    for callbacks in ([], ahead()):
+    for callbacks in ([], ahead(1)):
         model = make()
         results.append([run(model, callbacks), model.get_weights()])
         assert is_ahead(model.train_function) == bool(callbacks)
@@ -129,6 +129,27 @@ def test_other_callbacks_see_and_do_the_same(jit_compile):
         return history.history, seen.seen
 
     check_same(run, lambda: model_of(jit_compile=jit_compile))
+
+
+def test_other_callbacks_see_what_was_read():
+    """Of the first step of an epoch, and of every `logs_every`-th after it."""
+    every = {}
+    for logs_every in (1, 3):
+        model, seen = model_of(), every.setdefault(logs_every, [])
+        see = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs, seen=seen: seen.append(logs["mae"]))
+        for _ in range(2):
+            history = model.fit(DATA, epochs=2, verbose=0, callbacks=[see, *ahead(logs_every)]).history
+        every[logs_every, "history"] = history
+    first = [7 * epoch + step for epoch in range(4) for step in (0, 0, 0, 3, 3, 3, 6)]
+    np.testing.assert_allclose(every[3], np.array(every[1])[first], rtol=1e-6)
+    np.testing.assert_allclose(every[3, "history"]["mae"], every[1, "history"]["mae"], rtol=1e-6)
+    assert len(set(every[1])) == 28
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, None, "5"])
+def test_what_is_no_number_of_steps_is_refused(bad):
+    with pytest.raises(ValueError, match=rf"logs_every must be.*{bad}"):
+        sok.callbacks.RunAhead(bad)
 
 
 def test_steps_of_ones_own_with_tables_and_ragged_ids(deterministic, rng):

@@ -108,19 +108,20 @@ def test_a_bad_gradient_changes_nothing():
 
 def test_what_is_assigned_to_the_optimizer_holds(run):
     """In eager steps, which do not become programs, and in functions that are traced later."""
-    rate = {"now": 0.3}
+    # A variable: an op whose inputs are all constants would be computed once, on the CPU.
+    rate = tf.Variable(0.3)
 
     def train(training):
         step = tf.function(training.apply)
         for value in (0.1, 0.5):
             training.optimizer.learning_rate = value
             step(*training.gradients())
-        for name, value in (("momentum", 0.5), ("learning_rate", SCHEDULE), ("learning_rate", lambda: rate["now"])):
+        for name, value in (("momentum", 0.5), ("learning_rate", SCHEDULE), ("learning_rate", rate.read_value)):
             setattr(training.optimizer.inner_optimizer, name, value)
             run(training.apply, *training.gradients())
-        rate["now"] /= 2
+        rate.assign(0.15)
         run(training.apply, *training.gradients())
-        rate["now"] *= 2
+        rate.assign(0.3)
 
     check_same(train, OPTIMIZERS["SGD"])
 
