@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Set
 from typing import Any
 
 import keras
@@ -21,7 +22,8 @@ class RunAhead(keras.callbacks.Callback):
     Callbacks, the progress bar among them, read loss and metrics after every step too, and while one thread waits for
     such a copy, no other can enqueue kernels. With this callback the end of the data is an error that Keras takes for
     the end of the epoch, and the others get what was read some steps before. `History`, and all that happens at the
-    end of an epoch, has exact values.
+    end of an epoch, has exact values. Callbacks that act on a step's loss, as `TerminateOnNaN` and a `ModelCheckpoint`
+    with a number as `save_freq`, act that much later; `logs_every=1` has them act at once.
 
     The first `fit` or `evaluate` with it sets the model's `train_function` or `test_function`, which stay until the
     model is compiled again. Keras's own stay where nothing waits anyway or where they are needed: with
@@ -34,7 +36,7 @@ class RunAhead(keras.callbacks.Callback):
             step is read. 1: they get those of every step, and the host waits for it.
 
     Raises:
-        ValueError: `logs_every` is no positive whole number; (`fit`) the model was compiled with
+        ValueError: `logs_every` is no positive whole number; (`fit`, `evaluate`) the model was compiled with
             `steps_per_execution` above 1: the loop that Keras makes of them reads the same answer for each.
 
     Example:
@@ -53,15 +55,15 @@ class RunAhead(keras.callbacks.Callback):
         self.model.train_function = _ahead(self.model, self.model.train_function, self.model.train_step)
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._begin(self.model.train_function)
+        self._start_over(self.model.train_function)
 
     def on_test_begin(self, logs=None):
         self.model.test_function = _ahead(self.model, self.model.test_function, self.model.test_step)
-        self._begin(self.model.test_function)
+        self._start_over(self.model.test_function)
 
-    def _begin(self, function):
+    def _start_over(self, function):
         if isinstance(function, _Ahead):
-            function.begin(self.logs_every)
+            function.start_over(self.logs_every)
 
 
 def _ahead(
@@ -92,7 +94,7 @@ class _Ahead:
 
     def __init__(self, model: keras.Model, waiting: Callable[[Any], Any], step: Callable[[Any], Any]):
         self._waiting = waiting
-        self._are_metrics = False
+        self._metrics: Set[str] = frozenset()
         of_batch = tf.function(step, jit_compile=model.jit_compile, reduce_retracing=True, autograph=False)
 
         @tf.function(reduce_retracing=True, autograph=False)
@@ -102,24 +104,30 @@ class _Ahead:
                 lambda value: None if isinstance(value, tf.experimental.Optional) else value, iterator.get_next()
             )
             logs = of_batch(batch)
-            # These Keras asks of the model at the end of an epoch; others it takes as the last step returned them.
-            self._are_metrics = isinstance(logs, dict) and logs.keys() == model.get_metrics_result().keys()
+            self._metrics = model.get_metrics_result().keys()
             return logs
 
         self._of_iterator = of_iterator
-        self.begin(1)
+        self.start_over(1)
 
-    def begin(self, logs_every: int) -> None:
+    def start_over(self, logs_every: int) -> None:
+        """Reads the next step's logs, and then those of every `logs_every`-th while the iterator is the same."""
         self._logs_every, self._steps = logs_every, 0
-        self._read: dict[str, Any] = {}
+        self._last_read: dict[str, Any] = {}
+        self._iterator: Callable[[], Any] | None = None
 
     def __call__(self, iterator: Any) -> Any:
         if not isinstance(iterator, tf.data.Iterator):
             return self._waiting(iterator)
+        if self._iterator is not None and self._iterator() is not iterator:
+            # A later `fit` without the callback, which reads every step.
+            self.start_over(1)
+        self._iterator = weakref.ref(iterator)
         logs = self._of_iterator(iterator)
-        if not self._are_metrics:
+        # Metrics Keras asks of the model at the end of an epoch; other logs it takes as the last step returned them.
+        if not isinstance(logs, dict) or logs.keys() != self._metrics:
             return logs
         if self._steps % self._logs_every == 0:
-            self._read = {name: value.numpy() for name, value in logs.items()}
+            self._last_read = keras.tree.map_structure(lambda v: v.numpy() if tf.is_tensor(v) else v, logs)
         self._steps += 1
-        return dict(self._read)
+        return dict(self._last_read)

@@ -146,6 +146,73 @@ def test_other_callbacks_see_what_was_read():
     assert len(set(every[1])) == 28
 
 
+def seen_by(*runs):
+    """The loss after every step of some functions that take callbacks."""
+    seen = []
+    see = lambda _, logs: seen.append(logs["loss"])  # noqa: E731
+    for run in runs:
+        run([keras.callbacks.LambdaCallback(on_train_batch_end=see, on_test_batch_end=see)])
+    return seen
+
+
+@pytest.mark.parametrize("how", ["ends", "is interrupted"])
+def test_runs_without_it_read_every_step(how):
+    """Also after a run with it that did not come to its end."""
+
+    def later(model):
+        return (
+            lambda callbacks: model.fit(DATA, verbose=0, callbacks=callbacks),
+            lambda callbacks: model.evaluate(DATA.take(4), verbose=0, callbacks=callbacks),
+        )
+
+    losses = []
+    for first in ([], ahead()):
+        model = model_of()
+        if how == "ends":
+            model.fit(DATA, validation_data=DATA, verbose=0, callbacks=first)
+        else:
+            with pytest.raises(ZeroDivisionError):
+                fail = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: 1 // (3 - batch))
+                model.fit(DATA.repeat(), steps_per_epoch=9, verbose=0, callbacks=[*first, fail])
+            model.set_weights([np.ones_like(w) for w in model.get_weights()])
+        losses.append(seen_by(*later(model)))
+    assert len(set(losses[0])) == len(losses[0]) == 11
+    if how == "ends":  # how far the interrupted one came is up to its thread
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
+    else:
+        assert len(set(losses[1])) == 11
+
+
+def test_metrics_of_several_numbers():
+    class Bounds(keras.metrics.Mean):
+        def result(self):
+            return {"low": super().result() - 1, "high": super().result() + 1}
+
+        def update_state(self, y, y_pred, sample_weight=None):
+            return super().update_state(y_pred)
+
+    def run(model, callbacks):
+        history = model.fit(DATA, epochs=2, verbose=0, callbacks=callbacks).history
+        return history, model.evaluate(DATA, verbose=0, callbacks=callbacks, return_dict=True)
+
+    check_same(run, lambda: model_of(metrics=[Bounds()], weighted_metrics=[]))
+
+
+def test_logs_that_are_sometimes_the_metrics():
+    """A trace that is used again has its own."""
+
+    class Weighed(keras.Sequential):
+        def train_step(self, data):
+            logs = super().train_step(data)
+            return logs if len(data) == 2 else {**logs, "batch": tf.reduce_sum(data[1])}
+
+    def run(model, callbacks):
+        weighed = DATA.map(lambda x, y: (x, y, tf.ones_like(y)))
+        return [model.fit(d, verbose=0, callbacks=callbacks).history for d in (weighed, DATA, weighed)]
+
+    check_same(run, lambda: model_of(Weighed))
+
+
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, None, "5"])
 def test_what_is_no_number_of_steps_is_refused(bad):
     with pytest.raises(ValueError, match=rf"logs_every must be.*{bad}"):
