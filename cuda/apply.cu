@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(tuning::kBlock, singles_blocks<O>())
     }
     compaction.for_each_table(number, single, [&](int table, const Single* singles, int count) {
       const UpdateArgs& update = tables[table];
-      // An id that another block refused meanwhile: then no row changes.
+      // An id was refused when the rows were collected: then no row changes.
       if (*update.table->suppressed != 0) return;
       const O optimizer(update.hyper, step);
       const Common common(update.hyper);
@@ -190,8 +190,8 @@ struct BlockSum {
   bool is_last;
 };
 
-// Sums `count` vectors of `width` columns into `to`: the block's tiles share them, and their sums meet
-// in shared memory. `sum(begin, count, c)` is a tile's. All threads call it.
+// Sums `count` vectors of `width` columns into `to`: the block's tiles share them, and their sums
+// meet in shared memory. `sum(begin, count, c)` is a tile's. All threads call it.
 template <int V, typename Sum>
 __device__ __forceinline__ void sum_in_block(BlockSum<V>& shared, const Tile& tile,
                                              std::uint32_t count, std::int64_t width, float* to,
@@ -216,8 +216,9 @@ __device__ __forceinline__ void sum_in_block(BlockSum<V>& shared, const Tile& ti
   __syncthreads();
 }
 
-// Sums piece number p, and if it is the last one of its segment, the pieces: their sum is where the
-// first one's was. All threads of the block call it. Returns whether it was the last.
+// Sums piece number p. If all others of its segment are summed, adds up their sums too: the total
+// lies where the first piece's sum was. All threads of the block call it. Returns whether the
+// segment's total is complete.
 template <int V, typename Where>
 __device__ __forceinline__ bool sum_piece(const Scratch& scratch, const Tables<Where>& tables,
                                           const Tile& tile, std::int64_t p, BlockSum<V>& shared) {
@@ -248,8 +249,8 @@ __device__ __forceinline__ bool sum_piece(const Scratch& scratch, const Tables<W
   return true;
 }
 
-// A block takes a piece, or rows for its warps: as many a warp as keep all of them busy, up to
-// kSegmentsAWarp. The pieces come first, for they take longest.
+// A block takes a piece, or rows for its warps: so few a warp that every warp has some, but at
+// least one a tile, and at most kSegmentsAWarp. The pieces come first, for they take longest.
 template <typename O, typename T, int V, typename Where>
 __global__ void __launch_bounds__(tuning::kBlock, tuning::kSegmentsBlocks)
     segments_kernel(const __grid_constant__ Tables<Where> tables, Scratch scratch) {

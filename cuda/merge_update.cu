@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Merge and update in one pass, for all tables: where nothing looks at the gradients of rows, they
-// are summed in registers and go straight into the optimizer. No summed gradient is stored, and the
-// host waits for nothing.
+// are summed in registers and go straight into the optimizer. No summed gradient is stored but
+// those of rows that very many ids have, and the host waits for nothing.
 //
 //   collect   every id finds its row (a new one is inserted) and its rank among the row's ids
 //   segment   the count of every row with several ids becomes a place; long segments are cut
 //   singles   every id that is alone with its row updates it; every other id puts the address of
 //             its bag's gradient into its place
 //   segments  a tile a row: the sum of its segment, then the optimizer; of a long one a block sums
-//             a piece, and the block that sums the last of them updates the row
+//             a piece, and the block that is the last to have done so updates the row
 #include <cub/block/block_scan.cuh>
 #include <map>
 
@@ -176,7 +176,7 @@ struct Group {
   Features features;
   Descriptors<UpdateArgs> tables;
   std::map<Table*, int> numbers;
-  std::int64_t ids = 0, widest = 0, pieces = 0;
+  std::int64_t ids = 0, widest = 0;
   bool plain = true;
   Arena arena;
   Scratch scratch{};
@@ -188,7 +188,7 @@ Status prepare(Context& context, const Kind& kind, Group* group) {
   const std::int64_t ids = group->ids;
   if (ids >= 0xffffffffLL)
     return invalid_argument("Update: ", ids, " ids in one batch, fewer than 2^32 - 1");
-  group->pieces = ids / tuning::kPiece + ids / tuning::kAlone + 1;
+  const std::int64_t pieces = ids / tuning::kPiece + ids / tuning::kAlone + 1;
   Arena& arena = group->arena;
   Scratch& scratch = group->scratch;
   arena.ask(1, &scratch.counters);
@@ -197,8 +197,8 @@ Status prepare(Context& context, const Kind& kind, Group* group) {
   arena.ask(ids / 2, &scratch.segments);
   arena.ask(ids, &scratch.sources);
   if (!group->plain) arena.ask(ids, &scratch.coefficients);
-  arena.ask(group->pieces, &scratch.pieces);
-  arena.ask(group->pieces * group->widest, &scratch.partials);
+  arena.ask(pieces, &scratch.pieces);
+  arena.ask(pieces * group->widest, &scratch.partials);
   if (context.fixed_order()) SOK_RETURN_IF_ERROR(group->order.ask(ids, &arena));
   scratch.partial_width = group->widest;
   scratch.gradient_type = std::get<2>(kind);

@@ -22,12 +22,12 @@ struct Segment {
   std::uint32_t table;
   std::uint32_t place;  // of its first contribution
   std::uint32_t count;
-  // If it has more than tuning::kAlone: they are cut into pieces.
+  // Of a segment of more than tuning::kAlone, which is cut into pieces:
   std::uint32_t first_piece;
-  std::uint32_t summed;  // of the pieces
+  std::uint32_t summed;  // how many pieces have been summed
 
   __device__ bool is_cut() const { return count > tuning::kAlone; }
-  __device__ std::uint32_t pieces() const { return (count + tuning::kPiece - 1) / tuning::kPiece; }
+  __device__ std::uint32_t pieces() const { return (count - 1) / tuning::kPiece + 1; }
 };
 
 struct Piece {

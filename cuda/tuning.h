@@ -12,8 +12,8 @@ namespace sok::cuda::tuning {
 // Threads of a block in kernels that are bound by memory latency.
 constexpr int kBlock = 256;
 
-// Warps that keep one of the larger devices busy: 132 multiprocessors of 64 warps. Work is cut
-// finer while there are fewer units than that.
+// Warps that keep one of the larger devices busy: twice the 64 that each of 132 multiprocessors
+// holds. Work is cut finer while there are fewer units than that.
 constexpr int kBusyWarps = 2 * 132 * 64;
 
 // Features, or tables, whose descriptors are parameters of a launch: they are copied at every launch,

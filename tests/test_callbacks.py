@@ -171,8 +171,8 @@ def test_runs_without_it_read_every_step(how):
         if how == "ends":
             model.fit(DATA, validation_data=DATA, verbose=0, callbacks=first)
         else:
+            fail = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: 1 // (3 - batch))
             with pytest.raises(ZeroDivisionError):
-                fail = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: 1 // (3 - batch))
                 model.fit(DATA.repeat(), steps_per_epoch=9, verbose=0, callbacks=[*first, fail])
             model.set_weights([np.ones_like(w) for w in model.get_weights()])
         losses.append(seen_by(*later(model)))

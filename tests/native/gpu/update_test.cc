@@ -8,6 +8,40 @@
 namespace sok::cuda {
 namespace {
 
+// What the device's table of a pair gets from a batch.
+MergeUpdate update_of(const Pair& pair, const OptimizerSpec& spec, const Buffer& hyper,
+                      const DeviceBatch& batch) {
+  const auto initials = hyper_of(spec);
+  MergeUpdate update;
+  update.update.table = pair.device.get();
+  update.update.optimizer = &spec;
+  update.update.hyper = hyper.as<float>();
+  update.update.initials.assign(initials.begin(), initials.end());
+  MergeFeature feature;
+  feature.bags = batch.bags(Combiner::kSum, true);
+  feature.gradient = {RowType::kFloat32, batch.gradients.data};
+  update.features = {feature};
+  return update;
+}
+
+// A bag an id, as many ids of each row as `counts` says, in any order.
+Batch batch_of_rows(Seeded& random, const std::vector<int>& counts, std::int64_t width) {
+  std::vector<Key> ids;
+  for (std::size_t k = 0; k < counts.size(); ++k) ids.insert(ids.end(), counts[k], k);
+  for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[random.below(i)]);
+  Batch batch(random, 0, width, 1);
+  for (const Key id : ids) {
+    batch.ids.push_back(id);
+    batch.weights.push_back(static_cast<float>(random.below(17)) / 4.0f - 2.0f);
+    batch.splits.push_back(static_cast<std::int64_t>(batch.ids.size()));
+  }
+  // Multiples of a 256th: sums of these are exact, in any order.
+  for (std::size_t g = 0; g < ids.size() * width; ++g) {
+    batch.gradients.push_back(static_cast<float>(random.below(1025)) / 256.0f - 2.0f);
+  }
+  return batch;
+}
+
 // A step of both tables, and one of the device's that is skipped.
 void step_both(Pair& pair, const OptimizerSpec& spec, const Batch& batch, std::int64_t step) {
   const auto [keys, gradients] = pair.merged(batch, Combiner::kSum);
@@ -17,15 +51,7 @@ void step_both(Pair& pair, const OptimizerSpec& spec, const Batch& batch, std::i
   const Buffer device_hyper = pair.context.upload(hyper);
   const DeviceBatch on_device(pair.context, batch);
   const DeviceScalars scalars(pair.context, step, 0.5f), skip(pair.context, step, 0.5f, false);
-  MergeUpdate update;
-  update.update.table = pair.device.get();
-  update.update.optimizer = &spec;
-  update.update.hyper = device_hyper.as<float>();
-  update.update.initials.assign(hyper.begin(), hyper.end());
-  MergeFeature feature;
-  feature.bags = on_device.bags(Combiner::kSum, true);
-  feature.gradient = {RowType::kFloat32, on_device.gradients.data};
-  update.features = {feature};
+  const MergeUpdate update = update_of(pair, spec, device_hyper, on_device);
   expect_ok(merge_update(pair.context, {update}, scalars.get()));
   expect_ok(merge_update(pair.context, {update}, skip.get()));
   expect_ok(synchronise(pair.context));
@@ -78,19 +104,7 @@ TEST(DeviceMergeUpdateTest, RowsOfManyIdsFollowTheCpu) {
       Seeded random(run_seed() + 350 + static_cast<std::uint64_t>(width));
       Pair pair(config_of(width));
       for (const bool in_order : {false, true}) {
-        std::vector<Key> ids;
-        for (std::size_t k = 0; k < counts.size(); ++k) ids.insert(ids.end(), counts[k], k);
-        for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[random.below(i)]);
-        Batch batch(random, 0, width, 1);
-        for (const Key id : ids) {
-          batch.ids.push_back(id);
-          batch.weights.push_back(static_cast<float>(random.below(17)) / 4.0f - 2.0f);
-          batch.splits.push_back(static_cast<std::int64_t>(batch.ids.size()));
-        }
-        // Multiples of a 256th: sums of these are exact, in any order.
-        for (std::size_t g = 0; g < ids.size() * width; ++g) {
-          batch.gradients.push_back(static_cast<float>(random.below(1025)) / 256.0f - 2.0f);
-        }
+        const Batch batch = batch_of_rows(random, counts, width);
         pair.context.in_order = in_order;
         step_both(pair, *adagrad, batch, in_order ? 2 : 1);
       }
@@ -98,6 +112,36 @@ TEST(DeviceMergeUpdateTest, RowsOfManyIdsFollowTheCpu) {
       if (HasFatalFailure()) FAIL() << "width " << width << ", " << counts.size() << " rows";
     }
   }
+}
+
+// All sums of pieces have room for the widest table's.
+TEST(DeviceMergeUpdateTest, TablesOfDifferentWidthsAreCutInOneLaunch) {
+  TestContext context;
+  const OptimizerSpec* adagrad = nullptr;
+  expect_ok(find_optimizer("adagrad", &adagrad));
+  const Buffer hyper = context.upload(hyper_of(*adagrad));
+  const DeviceScalars scalars(context, 1, 1.0f), skip(context, 1, 1.0f, false);
+  Seeded random(run_seed() + 360);
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<DeviceBatch> batches;
+  std::vector<MergeUpdate> updates;
+  for (const std::int64_t width : {132, 300, 132}) {
+    pairs.push_back(std::make_unique<Pair>(config_of(width, 4000)));
+    Pair& pair = *pairs.back();
+    const Batch batch =
+        batch_of_rows(random, {3, 2 * tuning::kPiece + 1, tuning::kAlone + 1}, width);
+    const auto [keys, gradients] = pair.merged(batch, Combiner::kSum);
+    pair.update_host(*adagrad, Reach::kLocal, 1, 1.0f, keys, gradients);
+    batches.emplace_back(context, batch);
+    updates.push_back(update_of(pair, *adagrad, hyper, batches.back()));
+  }
+  expect_ok(merge_update(context, updates, skip.get()));  // makes the planes of the states
+  expect_ok(synchronise(context));
+  const std::int64_t before = kernels_launched();
+  expect_ok(merge_update(context, updates, scalars.get()));
+  expect_ok(synchronise(context));
+  EXPECT_LE(kernels_launched() - before, 4);
+  for (auto& pair : pairs) pair->expect_equal_tables();
 }
 
 TEST_P(DeviceUpdateTest, UpdateFollowsTheCpuLocallyAndGlobally) {
@@ -154,15 +198,7 @@ TEST(DeviceUpdateTest, ManyTablesAreUpdatedInOnePass) {
     const auto [keys, gradients] = pairs[t]->merged(batch, Combiner::kSum);
     pairs[t]->update_host(*adagrad, Reach::kLocal, 1, 1.0f, keys, gradients);
     batches.emplace_back(context, batch);
-    MergeUpdate update;
-    update.update.table = pairs[t]->device.get();
-    update.update.optimizer = adagrad;
-    update.update.hyper = device_hyper.as<float>();
-    update.update.initials.assign(hyper.begin(), hyper.end());
-    MergeFeature feature;
-    feature.bags = batches[t].bags(Combiner::kSum, true);
-    feature.gradient = {RowType::kFloat32, batches[t].gradients.data};
-    update.features = {feature};
+    MergeUpdate update = update_of(*pairs[t], *adagrad, device_hyper, batches[t]);
     updates.push_back(update);
     TableUpdate second = update.update;
     second.keys = uploads.emplace_back(context.upload(keys)).as<Key>();
